@@ -1,0 +1,48 @@
+"""The presence sweeper: silence and lease expiry take effect within a second or two (2-desktop §2.1, §2.2)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from activities.outages import through_outages
+from store import presence
+from store.database import Connection, Pool, transaction
+from store.residents import hold
+
+INTERVAL_SECONDS: Final = 1.0
+
+Sweep = Callable[[Connection], Awaitable[int]]
+
+# In this order, so that one round carries a silent client's work all the way.
+SWEEPS: Final[tuple[tuple[str, Sweep], ...]] = (
+    ("lost", presence.mark_lost),
+    ("returned", presence.return_queued_of_lost),
+    ("expired", presence.return_expired_queued),
+    ("unknown", presence.make_expired_unknown),
+    ("resolved", presence.resolve_unknown),
+    ("hinted", presence.repeat_lost_hints),
+    ("resumed", presence.resume_all_batches),
+)
+
+
+class PresenceSweeper:
+    """A resident loop over the sweeps of `store.presence`, each in a transaction fenced by the resident's epoch."""
+
+    def __init__(self, pool: Pool, *, interval: float = INTERVAL_SECONDS) -> None:
+        self._pool = pool
+        self._interval = interval
+
+    async def run(self, name: str, epoch: int, shard: int = 0) -> None:
+        """Sweep until cancelled; FencedOut once another holds the lease. An outage of the database is waited out."""
+        while True:
+            await through_outages(lambda: self.sweep(name, epoch), "presence")
+            await asyncio.sleep(self._interval)
+
+    async def sweep(self, name: str, epoch: int) -> dict[str, int]:
+        """One round; how many rows each sweep changed. A second round at once changes nothing."""
+        return {kind: await self._step(name, epoch, sweep) for kind, sweep in SWEEPS}
+
+    async def _step(self, name: str, epoch: int, sweep: Sweep) -> int:
+        async with transaction(self._pool) as connection:
+            await hold(connection, name, epoch)
+            return await sweep(connection)

@@ -1,0 +1,1 @@
+"""HTTP in, signals and transactions out: thin routers, no business rules."""

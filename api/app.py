@@ -1,0 +1,62 @@
+"""The API's composition root: `create_app(settings)`; everybody is known here, nobody imports it but `cli.py`.
+
+Start uvicorn without its access log (`access_log=False`): a query string is not for logs.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+
+from api import brands, clients, collect_requests, dashboard, health, plans, questions
+from api.access_log import AccessLog
+from api.body_guard import BodyGuard
+from api.desktop import desktop_router
+from api.openapi import install_openapi, operation_id
+from api.problems import install_problem_handlers
+from api.state import AppState, open_state, state_of
+from settings import Settings
+
+
+def create_app(settings: Settings, resources: AppState | None = None) -> FastAPI:
+    """The application. Given `resources` are used and left open; else the lifespan opens its own and closes them."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        if resources is not None:
+            yield {"giveway": resources}
+            return
+        async with open_state(settings) as opened:
+            yield {"giveway": opened}
+
+    app = FastAPI(
+        title="giveway",
+        version=_version(),
+        description="Durable dispatch for AI-brand monitoring: scheduled work gives way to a person's collect-now.",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        generate_unique_id_function=operation_id,
+    )
+    _mount(app)
+    install_problem_handlers(app)
+    install_openapi(app)
+    app.add_middleware(BodyGuard)
+    app.add_middleware(AccessLog)
+    return app
+
+
+def _mount(app: FastAPI) -> None:
+    for module in (health, brands, questions, plans, collect_requests, dashboard, clients):
+        app.include_router(module.router)
+    app.include_router(
+        desktop_router(lambda request: state_of(request).pool, lambda request: state_of(request).publish)
+    )
+
+
+def _version() -> str:
+    try:
+        return version("giveway")
+    except PackageNotFoundError:
+        return "0"

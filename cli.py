@@ -1,0 +1,281 @@
+"""The `giveway` command. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 interrupted."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from leave import leave
+
+if TYPE_CHECKING:
+    from settings import Settings
+
+app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help=__doc__)
+# Not a terminal: as wide as a log usually is.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+Json = Annotated[bool, typer.Option("--json", help="Machine output: one JSON object on the last line.")]
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """SIGTERM and SIGINT ask for a bounded, orderly stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    return stop
+
+
+def _logging() -> None:
+    logging.basicConfig(
+        level=os.environ.get("LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    for noisy in ("httpx", "aiormq", "aio_pika"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _run_service(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A long-running process: plain log lines, uvloop."""
+    import uvloop
+
+    _logging()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the database to the newest schema; running it again changes nothing."""
+    from settings import load_settings
+    from store.migrate import migrate as run
+
+    console.print(f"schema at revision {run(load_settings().database_url)}")
+
+
+@app.command()
+def serve() -> None:
+    """Serve the REST API and the desktop hub until SIGTERM."""
+    from server import run_server
+    from settings import load_settings
+
+    async def run() -> None:
+        await run_server(load_settings(), _stop_on_signals())
+
+    _run_service(run)
+
+
+@app.command()
+def worker() -> None:
+    """Run workflows, their effects and the resident loops until SIGTERM."""
+    from settings import load_settings
+    from worker import run_worker
+
+    async def run() -> None:
+        await run_worker(load_settings(), _stop_on_signals())
+
+    _run_service(run)
+
+
+@app.command()
+def up(detach: Annotated[bool, typer.Option(help="Go on in the background.")] = True) -> None:
+    """Start the embedded stack with API, hub and worker."""
+    from devstack import commands
+
+    raise typer.Exit(commands.up(detach))
+
+
+@app.command()
+def down() -> None:
+    """Stop what `giveway up` started."""
+    from devstack import commands
+
+    raise typer.Exit(commands.down())
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Check everything the stack needs and say what to do about what is missing."""
+    from devstack.commands import STATE_DIR
+    from devstack.doctor import run_checks
+
+    checks = asyncio.run(run_checks(os.environ, STATE_DIR))
+    for check in [] if json else checks:
+        console.print(f"{'[green]ok  [/]' if check.ok else '[bold red]miss[/]'} {check.name}: {check.detail}")
+        if check.fix:
+            console.print(f"       → {check.fix}")
+    if json:
+        _print_json([asdict(check) for check in checks])
+    raise typer.Exit(0 if all(check.ok for check in checks) else 1)
+
+
+@app.command()
+def demo(
+    answers: Annotated[Path | None, typer.Option(help="A folder of recorded answers to replay.")] = None,
+    brand: Annotated[str, typer.Option(help="With --answers: the brand whose mentions are counted.")] = "OpenAI",
+    competitor: Annotated[list[str] | None, typer.Option(help="With --answers: a competitor; may be repeated.")] = None,
+    speed: Annotated[float, typer.Option(help="How much faster than a real desktop.")] = 2.0,
+    picture: Annotated[Path | None, typer.Option(help="Also write what is printed as an SVG picture.")] = None,
+) -> None:
+    """Run the main job: a scheduled batch that gives way to collect-now. The last line is one JSON object."""
+    from devstack.commands import STATE_DIR
+    from devstack.demo.material import recorded, samples
+    from devstack.demo.story import Options, run_demo
+
+    rivals = competitor or ["Google", "Perplexity", "Anthropic"]
+    material = samples() if answers is None else recorded(answers, brand, rivals)
+    STATE_DIR.mkdir(parents=True, exist_ok=True)
+    shown = Console(highlight=False, width=110, record=True, force_terminal=False) if picture else console
+    if picture:
+        shown.print("[bold]$ make demo[/]")
+    outcome = asyncio.run(run_demo(material, Options(STATE_DIR, dict(os.environ), speed), shown))
+    if picture:
+        shown.print(orjson.dumps(outcome).decode(), markup=False)
+        picture.write_text(shown.export_svg(title="giveway"), encoding="utf-8")
+    _print_json(outcome)
+    if outcome["lost"] or outcome["duplicated"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def desktop(
+    api: Annotated[str, typer.Option(help="Base address of the API.")] = "http://127.0.0.1:8080",
+    count: Annotated[int, typer.Option(min=1, max=1000, help="How many desktops in this process.")] = 1,
+    driver: Annotated[str, typer.Option(help="replay")] = "replay",
+    answers: Annotated[Path | None, typer.Option(help="A folder of recorded answers; without it the samples.")] = None,
+    speed: Annotated[float, typer.Option(help="How much faster than a real desktop; 0 takes no time.")] = 1.0,
+    state: Annotated[Path, typer.Option(help="Where tokens and unsent results are kept.")] = Path(".giveway/desktops"),
+    token: Annotated[str | None, typer.Option(envvar="GIVEWAY_TOKEN", help="A user's token, to register.")] = None,
+    workspace: Annotated[int | None, typer.Option(help="The workspace to register in.")] = None,
+) -> None:
+    """Run reference desktops until SIGTERM; they register once and keep their device tokens."""
+    from desktop.program import Fleet, run_desktops
+    from desktop.recorded import load_answers, samples_folder
+    from desktop.replay import ReplayDriver
+
+    if driver != "replay":
+        raise typer.BadParameter(f"there is no driver {driver!r}; known: replay")
+    replay = ReplayDriver(load_answers(answers or samples_folder()), speed=speed)
+    fleet = Fleet(api, state, count, replay, workspace_id=workspace, user_token=token)
+
+    async def run() -> None:
+        if await run_desktops(fleet, _stop_on_signals()):
+            raise typer.Exit(1)
+
+    _run_service(run)
+
+
+@app.command()
+def tenant(name: Annotated[str, typer.Argument(help="The tenant's name.")], json: Json = False) -> None:
+    """Create a tenant with one workspace; prints their ids."""
+    from store.database import open_pool
+    from store.tenants import NewTenant, create_tenant
+
+    settings = _settings()
+
+    async def run() -> NewTenant:
+        pool = await open_pool(settings.database_url, size=1)
+        try:
+            return await create_tenant(pool, name)
+        finally:
+            await pool.close()
+
+    made = asyncio.run(run())
+    if json:
+        _print_json(asdict(made))
+    else:
+        console.print(f"tenant {made.tenant_id}, workspace {made.workspace_id}")
+
+
+@app.command()
+def token(
+    tenant: Annotated[int, typer.Option(help="Tenant id.")],
+    workspace: Annotated[list[int], typer.Option(help="Workspace id; may be repeated.")],
+    user: Annotated[int, typer.Option(help="User id.")] = 1,
+    role: Annotated[str, typer.Option(help="viewer, operator, admin or ops.")] = "admin",
+) -> None:
+    """Sign a token with the development key of the environment, or of the stack that `giveway up` runs."""
+    from api.auth import issue_development_token
+
+    typer.echo(issue_development_token(_settings(), tenant_id=tenant, workspaces=workspace, user_id=user, role=role))
+
+
+def _settings() -> "Settings":
+    """The environment's settings, or those of the running stack where the environment names no database."""
+    from devstack import record
+    from devstack.commands import STATE_DIR
+    from devstack.demo.server import describe
+    from devstack.ports import AppPorts
+    from settings import load_settings
+
+    running = None if os.environ.get("DATABASE_URL") else record.find(STATE_DIR)
+    if running is None or "api" not in running.ports:
+        return load_settings()
+    ports = AppPorts(api=running.ports["api"], hub=running.ports["hub"])
+    return describe(running.endpoints, STATE_DIR, ports, None).settings
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="collect-now")],
+    json: Json = False,
+    requests: Annotated[int, typer.Option(help="Clicks in each condition.")] = 50,
+    backlog: Annotated[int, typer.Option(help="Normal tasks waiting in the loaded condition.")] = 10_000,
+) -> None:
+    """Measure, with the limit of the same run beside each figure."""
+    from bench.collect_now import run_bench
+
+    if name != "collect-now":
+        raise typer.BadParameter(f"there is no benchmark {name!r}; known: collect-now")
+    figures = asyncio.run(run_bench(requests, backlog, console))
+    if json:
+        _print_json(figures)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(orjson.dumps(value, default=str).decode())
+
+
+def main() -> None:
+    """Entry point: every command leaves through one exit that flushes and keeps the code."""
+    leave(_run())
+
+
+def _run() -> int:
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        return _explain(error)
+    return 0
+
+
+def _explain(error: Exception) -> int:
+    """Usage errors show themselves, our own say what to do next; anything else shows where it happened."""
+    code = getattr(error, "code", None)
+    if isinstance(error, TyperException) and hasattr(error, "show"):
+        error.show()
+        return int(getattr(error, "exit_code", 2))
+    if isinstance(code, str):
+        Console(stderr=True, highlight=False).print(f"[bold red]{code}[/] {error}")
+        return 1
+    Console(stderr=True).print_exception()
+    return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""PostgreSQL, RabbitMQ and Temporal for one machine, under one supervisor."""

@@ -1,0 +1,1 @@
+"""Pure rules and message types: no I/O, no clock, no database."""

@@ -1,0 +1,48 @@
+"""Readers of every answer format giveway meets (3-results §3.3 and §3.6). Pure: bytes in, an `Answer` out."""
+
+from dataclasses import replace
+
+from domain.answers.document import Document, Framing, parse_document
+from domain.answers.draft import Draft, conclude
+from domain.answers.faults import first_fault
+from domain.answers.links import written_sources
+from domain.answers.model import Answer, AnswerKind, Source
+from domain.answers.readers import READERS
+
+__all__ = [
+    "Answer",
+    "AnswerKind",
+    "Source",
+    "read_answer",
+    "written_sources",
+]
+
+
+def read_answer(body: bytes, *, platform: str | None = None) -> Answer:
+    """Read a response body of unknown format. Never raises on odd content: that is kind ERROR with a reason.
+
+    The format is found by content alone; `platform` only names the platform in the reasons. The caller bounds the
+    size (1 MB), which bounds the work.
+    """
+    document = parse_document(body)
+    answer = _read(document)
+    if answer.error is None or platform is None:
+        return answer
+    return replace(answer, error=f"{platform}: {answer.error}")
+
+
+def _read(document: Document) -> Answer:
+    if document.fault is not None:
+        return Answer("unreadable", AnswerKind.ERROR, error=document.fault)
+    if document.framing is Framing.TEXT and not document.text.strip():
+        return Answer("empty", AnswerKind.EMPTY, error="the body is empty")
+    for reader in READERS:
+        if reader.matches(document):
+            draft = reader.read(document)
+            return conclude(_with_fault(draft, document), document)
+    return Answer("unknown", AnswerKind.ERROR, error="no known answer format")
+
+
+def _with_fault(draft: Draft, document: Document) -> Draft:
+    """Any reader's stream may carry an error event, and any answer an error beside it."""
+    return draft if draft.fault else replace(draft, fault=first_fault(document.events))

@@ -1,0 +1,103 @@
+"""What a reader found, and the verdict on it: an answer, a cut one, or none and why (2-desktop §2.4, 3-results §3.1).
+
+The rule of §3.1 that a failed run is *missing* rather than "brand not mentioned" decides the doubtful cases: a paused
+turn, a pending tool call and a stream without its end are no answers, however much text they hold. A text cut by the
+length limit is one.
+"""
+
+from dataclasses import dataclass, replace
+
+from domain.answers.document import Document
+from domain.answers.faults import Fault
+from domain.answers.fields import clean, words
+from domain.answers.model import Answer, AnswerKind, Source
+
+_LENGTH = words(
+    "length max_tokens max_output_tokens max_length reason_max_len reason_max_context model_context_window_exceeded"
+)
+_FILTERED = words(
+    "content_filter content_filtered refusal safety recitation prohibited_content blocklist spii image_safety"
+    " guardrail_intervened sensitive error_toxic reason_content_filter"
+)
+_FAILED = words(
+    "failed error cancelled canceled network_error insufficient_system_resource malformed_function_call other"
+    " language error_limit reason_time_limit reason_invalid"
+)
+_PAUSED = words("pause_turn in_progress queued requires_action incomplete")
+_TOOLS = words("tool_calls tool_call tool_use function_call reason_tool_calls")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A reader's findings before the verdict. `ended` overrides the wire's own end marks where it has some."""
+
+    wire: str
+    text: str = ""
+    citations: tuple[Source, ...] = ()
+    retrieved: tuple[Source, ...] = ()
+    search_queries: tuple[str, ...] = ()
+    model: str | None = None
+    finish_reason: str | None = None
+    request_id: str | None = None
+    refusal: str = ""
+    tool_calls: bool = False
+    search_only: bool = False
+    ended: bool | None = None
+    fault: Fault | None = None
+
+
+def conclude(draft: Draft, document: Document) -> Answer:
+    """The answer of a draft, its text cleaned and its kind decided."""
+    draft = replace(draft, text=clean(draft.text))
+    kind, reason = _verdict(draft, document)
+    return Answer(
+        wire=draft.wire + document.framing.value.removesuffix(".text"),
+        kind=kind,
+        text=draft.text,
+        citations=draft.citations,
+        retrieved=draft.retrieved,
+        search_queries=draft.search_queries,
+        model=draft.model,
+        finish_reason=draft.finish_reason,
+        request_id=draft.request_id,
+        error=None if kind.is_answer else reason,
+    )
+
+
+def _verdict(draft: Draft, document: Document) -> tuple[AnswerKind, str]:
+    finish = (draft.finish_reason or "").casefold()
+    if draft.fault is not None:
+        return draft.fault.kind, draft.fault.reason
+    if draft.refusal or finish in _FILTERED:
+        return AnswerKind.REFUSAL, clean(draft.refusal)[:200] or f"filtered: {finish}"
+    if finish in _FAILED:
+        return AnswerKind.ERROR, f"the platform ended the answer with {finish}"
+    if not draft.text.strip():
+        return _without_text(draft, finish)
+    if finish in _PAUSED:
+        return AnswerKind.UNFINISHED, f"the platform paused with {finish}"
+    if finish in _TOOLS:
+        return AnswerKind.UNFINISHED, "the answer waits for a tool's result"
+    if finish in _LENGTH:
+        return AnswerKind.TRUNCATED, ""
+    if document.streamed and not _ended(draft, document):
+        return AnswerKind.UNFINISHED, "the stream ended without an end mark"
+    return AnswerKind.ANSWER, ""
+
+
+def _ended(draft: Draft, document: Document) -> bool:
+    if draft.ended is not None:
+        return draft.ended
+    return bool(draft.finish_reason) or document.done
+
+
+def _without_text(draft: Draft, finish: str) -> tuple[AnswerKind, str]:
+    if draft.tool_calls or finish in _TOOLS:
+        return AnswerKind.TOOL_CALL_ONLY, "the platform asked for a tool call and gave no text"
+    if finish in _PAUSED:
+        return AnswerKind.UNFINISHED, f"the platform paused with {finish} and gave no text"
+    if draft.search_only:
+        return AnswerKind.SEARCH_ONLY, "search results without an answer"
+    if finish in _LENGTH:
+        return AnswerKind.EMPTY, "the length limit was reached before any text"
+    return AnswerKind.EMPTY, "the answer holds no text"

@@ -1,0 +1,62 @@
+"""Exports and pages: markdown or plain text, HTML, and pages that hold no answer."""
+
+import re
+
+from domain.answers.document import Document
+from domain.answers.draft import Draft
+from domain.answers.faults import Fault
+from domain.answers.fields import clean
+from domain.answers.links import footnote_sources, written_sources
+from domain.answers.model import AnswerKind
+from domain.answers.readers.base import Reader
+from domain.answers.readers.html_text import read_page
+
+_HTML_START = re.compile(r"\s*+(?:<!--.*?-->\s*+)*+<(?:!doctype|html|head|body)\b", re.I | re.S)
+_CHALLENGE = re.compile(
+    r"challenges\.cloudflare\.com|cdn-cgi/challenge-platform|cf-turnstile|g-recaptcha"
+    r"|hcaptcha\.com|_incapsula_|data-sitekey|captcha-delivery|aliyun_waf|punish-page",
+    re.I,
+)
+_LOGIN = re.compile(r"<input[^<>]{0,300}type=[\"']?password", re.I)
+_SHORT_PAGE = 1500  # visible characters: a real answer's page may load such a script too
+_PERPLEXITY_NOTE = re.compile(r"\[\^\d{1,4}_\d{1,4}\]")
+
+
+def _is_html(document: Document) -> bool:
+    return _HTML_START.match(document.text[:20_000]) is not None
+
+
+def _read_html(document: Document) -> Draft:
+    page = read_page(clean(document.text))
+    text = page.text
+    reason = _obstacle(document.text) if len(text) < _SHORT_PAGE else None
+    if reason:
+        return Draft("html.block-page", fault=Fault(AnswerKind.BLOCKED, reason))
+    return Draft("html", text=text, citations=tuple(page.links))
+
+
+def _obstacle(html: str) -> str | None:
+    if _CHALLENGE.search(html):
+        return "a bot challenge page instead of an answer"
+    if _LOGIN.search(html):
+        return "a login page instead of an answer"
+    return None
+
+
+def _is_text(document: Document) -> bool:
+    return not document.events
+
+
+def _read_text(document: Document) -> Draft:
+    """Markdown or plain text. Perplexity's export lists its sources as footnotes, which are then the whole list."""
+    text = document.text
+    noted = footnote_sources(text) if _PERPLEXITY_NOTE.search(text) else ()
+    return Draft(
+        wire="perplexity.export-md" if noted else "markdown",
+        text=text,
+        citations=noted or written_sources(text),
+    )
+
+
+HTML = Reader("html", _is_html, _read_html)
+TEXT = Reader("markdown", _is_text, _read_text)

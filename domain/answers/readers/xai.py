@@ -1,0 +1,46 @@
+"""xAI's gRPC API as JSON; whole, and one chunk a line."""
+
+from domain.answers.document import Document
+from domain.answers.draft import Draft
+from domain.answers.fields import Node, argument, at, node_at, nodes_at, plain_sources, sources, strings_at, text_at
+from domain.answers.model import Source
+from domain.answers.readers.base import Reader, last_text
+
+_ASSISTANT = "ROLE_ASSISTANT"
+
+
+def _matches(document: Document) -> bool:
+    return any(isinstance(event.get("outputs"), list) for event in document.events)
+
+
+def _read(document: Document) -> Draft:
+    outputs = [output for event in document.events for output in nodes_at(event, "outputs")]
+    messages = [node_at(output, "message") or node_at(output, "delta") for output in outputs]
+    spoken = [message for message in messages if message.get("role") == _ASSISTANT]
+    calls = [call for message in spoken for call in nodes_at(message, "tool_calls")]
+    cited: list[str] = []
+    for event in document.events:
+        cited = strings_at(event, "citations") or cited
+    return Draft(
+        wire="xai.grpc-json",
+        text="".join(text_at(message, "content") for message in spoken),
+        citations=plain_sources(cited),
+        retrieved=_retrieved(messages),
+        search_queries=tuple(query for call in calls for query in _queries(call)),
+        model=last_text(document.events, "model"),
+        finish_reason=last_text(outputs, "finish_reason"),
+        request_id=last_text(document.events, "id"),
+        tool_calls=bool(calls),
+    )
+
+
+def _queries(call: Node) -> list[str]:
+    return argument(at(call, "function", "arguments"), "query")
+
+
+def _retrieved(messages: list[Node]) -> tuple[Source, ...]:
+    notes = [note for message in messages for note in nodes_at(message, "citations")]
+    return sources(node for note in notes if (node := node_at(note, "web_citation")))
+
+
+READER = Reader("xai.grpc-json", _matches, _read)

@@ -1,0 +1,93 @@
+"""Bodies of the desktop's REST calls (2-desktop §2.2), shared by the server and the reference client.
+
+Every call goes to `/api/desktop/tasks/{task_id}/…` with the device token as bearer token and carries the lease token.
+409 `lease_lost`: the token is not the current one; drop the task. 409 `no_slot`: keep it queued and try again later.
+409 `stale_generation`: recorded and not applied; the current order comes again. 503: try again, the call is safe.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.phases import Phase, SafePoint
+
+LeaseToken = Annotated[str, Field(min_length=20, max_length=200)]
+PhaseTimes = dict[Phase, Annotated[float, Field(ge=0, le=86_400_000)]]
+
+
+class Call(BaseModel):
+    """Base: unknown fields are refused, so that a typing error is not silently ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class LeaseCall(Call):
+    """`POST …/start` and `…/extend`."""
+
+    lease_token: LeaseToken
+    phase: Phase | None = None
+
+
+class LeaseAnswer(BaseModel):
+    """Answer of start and extend: the task as it stands, with a pending interrupt if there is one."""
+
+    task_id: str
+    status: str
+    lease_expires_at: datetime
+    interrupt_requested: bool = False
+    interrupt_generation: int = 0
+
+
+class CancelCall(Call):
+    """`POST …/cancel` (dispatch §13.4). Before the start: back to the queue; after an interrupt: aborted(preempted)."""
+
+    lease_token: LeaseToken
+    reason: Annotated[str, Field(min_length=1, max_length=64)]
+    interrupt_generation: Annotated[int, Field(ge=0)] = 0
+
+
+class InterruptAckCall(Call):
+    """`POST …/interrupt-ack`: the same with phase and safe point.
+
+    A desktop that no longer runs the task acknowledges without a lease token, at the order's generation.
+    """
+
+    lease_token: LeaseToken | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=64)] = "collect_now_preempt"
+    interrupt_generation: Annotated[int, Field(ge=0)]
+    phase: Phase | None = None
+    safe_point: SafePoint | None = None
+    safe_point_interval_ms: Annotated[float, Field(ge=0, le=86_400_000)] | None = None
+    phase_times: PhaseTimes = {}
+
+
+class CancelAnswer(BaseModel):
+    """What became of the order: requeued, preempted, or nothing (`already_settled`)."""
+
+    task_id: str
+    result: Literal["requeued", "preempted", "already_settled"]
+
+
+class ResultCall(Call):
+    """`POST …/result`; at most 1 MB. 202 once the broker has confirmed; sending it again changes nothing."""
+
+    lease_token: LeaseToken
+    attempt_id: UUID
+    outcome: Literal["succeeded", "failed"]
+    # The provider's body as text, exactly as received. Required for a success.
+    raw: str | None = None
+    content_type: Annotated[str, Field(max_length=100)] | None = None
+    error: Annotated[str, Field(max_length=500)] | None = None
+    model: Annotated[str, Field(max_length=100)] | None = None
+    request_id: Annotated[str, Field(max_length=100)] | None = None
+    phase_times: PhaseTimes = {}
+
+
+class ResultAnswer(BaseModel):
+    """202: the result is safe."""
+
+    task_id: str
+    attempt_id: UUID
+    duplicate: bool = False

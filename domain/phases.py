@@ -1,0 +1,48 @@
+"""Execution phases and safe points of a desktop task (2-desktop §2.3)."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Phase(StrEnum):
+    """Where a desktop is with one question, in order."""
+
+    PREPARING = "PREPARING"
+    NAVIGATING = "NAVIGATING"
+    AUTHENTICATING = "AUTHENTICATING"
+    INPUTTING = "INPUTTING"
+    SUBMITTING = "SUBMITTING"
+    WAITING = "WAITING"
+    PARSING = "PARSING"
+    POSTING = "POSTING"
+
+
+PHASE_ORDER: Final = {phase: index for index, phase in enumerate(Phase)}
+
+
+class SafePoint(StrEnum):
+    """The moments between phases at which a desktop may stop."""
+
+    BEFORE_OPEN = "before_open"
+    BEFORE_INPUT = "before_input"
+    BEFORE_SUBMIT = "before_submit"
+    BEFORE_PARSE = "before_parse"
+    AFTER_QUESTION = "after_question"
+
+
+# Entering the phase passes the safe point. Login, human checks and the time between submitting and the
+# answer have none: stopping there leaves the browser in an unknown state.
+SAFE_POINT_BEFORE: Final[dict[Phase, SafePoint]] = {
+    Phase.NAVIGATING: SafePoint.BEFORE_OPEN,
+    Phase.INPUTTING: SafePoint.BEFORE_INPUT,
+    Phase.SUBMITTING: SafePoint.BEFORE_SUBMIT,
+    Phase.PARSING: SafePoint.BEFORE_PARSE,
+}
+
+# "Not really started" of dispatch §14.2: the legacy path may give way here only.
+NOT_STARTED: Final = frozenset({Phase.PREPARING, Phase.NAVIGATING})
+
+
+def safe_point_before(phase: Phase) -> SafePoint | None:
+    """The safe point passed when the phase begins, or None where stopping is not allowed."""
+    return SAFE_POINT_BEFORE.get(phase)

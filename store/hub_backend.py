@@ -1,0 +1,48 @@
+"""The hub's port on PostgreSQL (domain/hub_port.py). No connection is held between calls."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from domain.hub_port import ClientIdentity, HeartbeatRecord, SnapshotContent
+from domain.protocol import HeldAttempt, Hello, TaskAvailable
+from store import presence, snapshots
+from store.clients import authenticate_device
+from store.database import Pool
+
+
+class StoreHubBackend:
+    """Implements `HubBackend`; any number of hubs may share one database."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def authenticate(self, token: str) -> ClientIdentity | None:
+        """The client of a device token; None when it is unknown or revoked."""
+        return await authenticate_device(self._pool, token)
+
+    async def connected(self, client: ClientIdentity, hello: Hello) -> int:
+        """Online from now on; the new epoch. Unauthorized when the client was revoked since it authenticated."""
+        return await presence.connect(self._pool, client, hello)
+
+    async def snapshot(
+        self, client: ClientIdentity, epoch: int, held: Sequence[HeldAttempt], highest_generation: int
+    ) -> SnapshotContent:
+        """Everything the client should know, with fresh leases for what it does not hold."""
+        return await snapshots.take_snapshot(self._pool, client, epoch, held, highest_generation)
+
+    async def grant(self, client: ClientIdentity, epoch: int, task_ids: Sequence[UUID]) -> list[TaskAvailable]:
+        """Leases for those tasks that still wait for this client."""
+        return await snapshots.grant_leases(self._pool, client, epoch, task_ids)
+
+    async def pushed(self, task_ids: Sequence[UUID]) -> None:
+        """The frames of these tasks were written."""
+        await snapshots.mark_pushed(self._pool, task_ids)
+
+    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> None:
+        """Many clients' beats in one statement."""
+        if beats:
+            await presence.record_heartbeats(self._pool, beats)
+
+    async def disconnected(self, client_id: UUID, epoch: int) -> None:
+        """The connection of this epoch is gone."""
+        await presence.disconnect(self._pool, client_id, epoch)

@@ -1,0 +1,117 @@
+"""Making room on a client for a request: abort what is queued, interrupt what runs (1-dispatch §1.5 steps 6 and 7).
+
+The caller holds the tenant, the client and, by id, the business and execution tasks concerned.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from domain.budgets import limits_of
+from domain.dispatch_settings import DispatchSettings
+from domain.messages import SignalName
+from domain.phases import Phase
+from domain.preemption import Running, choose_victims
+from domain.protocol import Control
+from store.controls import control_row
+from store.database import Connection
+from store.outbox import OutboxRow, signal, write_outbox
+from store.statements import statements
+
+SQL = statements("preemption")
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """On whose behalf room is made."""
+
+    tenant_id: int
+    request_id: UUID
+    client_id: UUID
+    generation: int
+    # High tasks that want a slot there; policy `needed` interrupts no more than they lack.
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMade:
+    """What was done; the counts of dispatch §17.1."""
+
+    aborted_queued: int
+    interrupted: int
+
+
+async def make_room(connection: Connection, preemptor: Preemptor, settings: DispatchSettings) -> RoomMade:
+    """Abort the queued scheduled tasks and interrupt running ones; tells the client and the batches concerned."""
+    aborted = await connection.fetch(SQL["abort_queued"], preemptor.client_id, preemptor.request_id)
+    victims = await _choose(connection, preemptor, settings)
+    interrupted = await connection.fetch(SQL["interrupt_running"], victims, preemptor.generation, preemptor.request_id)
+    events = [_order(row, Control.CANCELED, preemptor) for row in aborted]
+    events += [_order(row, Control.INTERRUPT_REQUESTED, preemptor) for row in interrupted]
+    await write_outbox(connection, events)
+    await _tell_batches(connection, preemptor, [*aborted, *interrupted])
+    return RoomMade(len(aborted), len(interrupted))
+
+
+async def _choose(connection: Connection, preemptor: Preemptor, settings: DispatchSettings) -> list[UUID]:
+    rows = await connection.fetch(SQL["find_running"], preemptor.client_id, preemptor.request_id, preemptor.generation)
+    if not rows:
+        return []
+    victims = choose_victims(
+        [_running(row) for row in rows],
+        policy=settings.preempt_policy,
+        needed=_lacking(rows[0], preemptor, settings),
+        max_preemptions=settings.max_preemptions,
+    )
+    return [victim.task_id for victim in victims]
+
+
+def _lacking(client: asyncpg.Record, preemptor: Preemptor, settings: DispatchSettings) -> int:
+    """How many slots of the client the high tasks lack."""
+    own, busy = client["max_concurrent"], int(client["busy"])
+    slots = limits_of(settings, client_concurrency=own, client_queue_depth=None, platform=0).client_concurrency
+    return min(preemptor.tasks, slots) - max(slots - busy, 0)
+
+
+def _running(row: asyncpg.Record) -> Running:
+    phase = Phase(row["phase"]) if row["phase"] else None
+    return Running(row["id"], phase, row["started_at"], row["preemptions"])
+
+
+def _order(row: asyncpg.Record, control: Control, preemptor: Preemptor) -> OutboxRow:
+    return control_row(row, control, preemptor.tenant_id, generation=preemptor.generation, reason="collect_now_preempt")
+
+
+async def _tell_batches(connection: Connection, preemptor: Preemptor, rows: Iterable[asyncpg.Record]) -> None:
+    counts: dict[int, int] = {}
+    for row in rows:
+        if row["batch_id"] is not None:
+            counts[row["batch_id"]] = counts.get(row["batch_id"], 0) + 1
+    await write_outbox(connection, [await _yield(connection, preemptor, *item) for item in sorted(counts.items())])
+
+
+async def _yield(connection: Connection, preemptor: Preemptor, batch_id: int, count: int) -> OutboxRow:
+    workflow = await connection.fetchval(
+        SQL["record_yield"],
+        batch_id,
+        preemptor.client_id,
+        preemptor.tenant_id,
+        preemptor.generation,
+        preemptor.request_id,
+        count,
+    )
+    payload = {
+        "client_id": str(preemptor.client_id),
+        "generation": preemptor.generation,
+        "request_id": str(preemptor.request_id),
+        "count": count,
+    }
+    return signal(workflow, SignalName.PREEMPTED, payload, preemptor.tenant_id)
+
+
+async def lock_tasks(connection: Connection, business_ids: Collection[int], client_id: UUID | None) -> None:
+    """Lock these business tasks and those the client holds, then the client's execution rows: each by id."""
+    await connection.execute(SQL["lock_business_tasks"], list(business_ids), client_id)
+    await connection.execute(SQL["lock_execution_tasks"], list(business_ids), client_id)

@@ -1,0 +1,218 @@
+"""Who is connected, and what becomes of the work of those who are not (2-desktop §2.1, §2.2, 1-dispatch §1.5, §1.8).
+
+Connections and heartbeats come from the hub; the sweeps are steps of the presence sweeper, each one transaction that
+its caller fences, each idempotent and bounded.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import asyncpg
+
+from domain.errors import Unauthorized
+from domain.hub_port import ClientIdentity, HeartbeatRecord
+from domain.lanes import Lane, route_lane
+from domain.messages import SignalName, collect_now_workflow_id
+from domain.protocol import LEASE_SECONDS, SILENCE_SECONDS, HeldAttempt, Hello
+from store.database import Connection, Pool, transaction
+from store.interrupts import resume_batches
+from store.outbox import OutboxRow, dispatch_event, signal, write_outbox
+from store.releases import Release, lock_executions, release, wake_dispatch
+from store.settlement import fail_tasks
+from store.snapshots import SQL as SNAPSHOTS
+from store.snapshots import believable, extend_held, held_rows, lock_live
+from store.statements import statements
+
+SQL = statements("presence")
+
+SWEEP_LIMIT: Final = 500
+# A push takes milliseconds; a hint this old is lost.
+HINT_SECONDS: Final = 10
+CLIENT_CONCURRENCY_RANGE: Final = (1, 64)
+TEXT_LIMIT: Final = 100
+SESSION_LIMIT: Final = 100
+
+
+def clean_text(text: str) -> str:
+    """What a client says about itself, as PostgreSQL takes it: no NUL, bounded."""
+    return text.replace("\0", "")[:TEXT_LIMIT]
+
+
+def clean_sessions(sessions: Mapping[str, str]) -> dict[str, str]:
+    """Login health by platform, bounded: one client's beat must not spoil the statement of all the others."""
+    kept = list(sessions.items())[:SESSION_LIMIT]
+    return {clean_text(platform): clean_text(health) for platform, health in kept}
+
+
+async def connect(pool: Pool, client: ClientIdentity, hello: Hello) -> int:
+    """A new connection of the client: online, with the epoch that fences the older ones; returns the epoch.
+
+    The hub itself tells the others to close theirs. Moves the tenant's generation past what the desktop has
+    seen. Its `unknown` tasks are resolved: those it holds are in progress again, the others failed an attempt.
+    Unauthorized when the client was revoked meanwhile.
+    """
+    async with transaction(pool) as connection:
+        seen = believable(hello.highest_generation)
+        await connection.execute(SNAPSHOTS["move_generation_past"], client.tenant_id, seen)
+        epoch = await _connect(connection, client, hello, seen)
+        if epoch is None:
+            raise Unauthorized(f"client {client.client_id} is revoked")
+        await _resolve_by_hello(connection, client, hello.held)
+        await wake_dispatch(connection)
+        return epoch
+
+
+async def _connect(connection: Connection, client: ClientIdentity, hello: Hello, seen: int) -> int | None:
+    least, most = CLIENT_CONCURRENCY_RANGE
+    slots = None if hello.max_concurrent is None else min(max(hello.max_concurrent, least), most)
+    epoch: int | None = await connection.fetchval(
+        SQL["connect_client"],
+        client.client_id,
+        client.tenant_id,
+        clean_sessions(hello.platform_sessions),
+        clean_text(hello.protocol),
+        clean_text(hello.version),
+        slots,
+        seen,
+    )
+    return epoch
+
+
+async def _resolve_by_hello(connection: Connection, client: ClientIdentity, held: Sequence[HeldAttempt]) -> None:
+    live = await lock_live(connection, client)
+    await extend_held(connection, held)
+    named = {(task, attempt) for task, attempt, _ in held_rows(held)}
+    over = [
+        row
+        for row in live
+        if row["status"] == "unknown"
+        and row["result_received_at"] is None
+        and (row["id"], row["attempt_id"]) not in named
+    ]
+    await _end_unknown(
+        connection,
+        lost=[row["id"] for row in over if row["leased"]],
+        revoked=[row["id"] for row in over if not row["leased"]],
+    )
+
+
+async def _end_unknown(connection: Connection, *, lost: Sequence[UUID], revoked: Sequence[UUID]) -> None:
+    """Lost ones count an attempt; revoked ones gave way, which counts none."""
+    await release(connection, revoked, Release.PREEMPTED, error="revoked after the interrupt's hard timeout")
+    await fail_tasks(connection, lost, "the desktop no longer runs it", outcome="lease_expired")
+
+
+async def record_heartbeats(pool: Pool, beats: Sequence[HeartbeatRecord]) -> None:
+    """The newest beat of each client, in one statement: presence, sessions, phases, and every lease listed extended."""
+    newest = {beat.client_id: beat for beat in sorted(beats, key=lambda beat: beat.epoch)}
+    clients = list(newest.values())
+    held = [(beat.client_id, *item) for beat in clients for item in held_rows(_listed(beat))]
+    await pool.execute(
+        SQL["record_heartbeats"],
+        [beat.client_id for beat in clients],
+        [beat.epoch for beat in clients],
+        [clean_sessions(beat.heartbeat.platform_sessions) for beat in clients],
+        [beat.heartbeat.healthy for beat in clients],
+        [item[0] for item in held],
+        [item[1] for item in held],
+        [item[2] for item in held],
+        [item[3] for item in held],
+        LEASE_SECONDS,
+    )
+
+
+def _listed(beat: HeartbeatRecord) -> list[HeldAttempt]:
+    return [*beat.heartbeat.running, *beat.heartbeat.queued]
+
+
+async def disconnect(pool: Pool, client_id: UUID, epoch: int) -> None:
+    """The connection of this epoch closed: offline at once, lost only after 30 s. An older epoch changes nothing."""
+    await pool.execute(SQL["disconnect_client"], client_id, epoch)
+
+
+async def mark_lost(connection: Connection) -> int:
+    """Clients silent for 30 s: offline, and the workflows of open requests bound to them are told. Returns how many."""
+    rows = await connection.fetch(SQL["mark_lost"], SILENCE_SECONDS, SWEEP_LIMIT)
+    if rows:
+        epochs = {row["id"]: row["connection_epoch"] for row in rows}
+        requests = await connection.fetch(SQL["requests_of_clients"], list(epochs))
+        await write_outbox(connection, [_lost_signal(row, epochs[row["client_id"]]) for row in requests])
+        await wake_dispatch(connection)
+    return len(rows)
+
+
+def _lost_signal(row: asyncpg.Record, epoch: int) -> OutboxRow:
+    payload = {"client_id": str(row["client_id"]), "epoch": epoch}
+    return signal(collect_now_workflow_id(row["id"]), SignalName.CLIENT_LOST, payload, row["tenant_id"])
+
+
+async def return_queued_of_lost(connection: Connection) -> int:
+    """Scheduled work that waits on a lost client goes back to the queue; high work is its request's workflow's."""
+    rows = await connection.fetch(SQL["queued_of_lost"], SWEEP_LIMIT)
+    return await _release_queued(connection, [row["id"] for row in rows], Release.CANCELLED, "the client is lost")
+
+
+async def return_expired_queued(connection: Connection) -> int:
+    """Leases that ran out before the start: back to the queue, nothing counted."""
+    rows = await connection.fetch(SQL["expired_queued"], SWEEP_LIMIT)
+    locked = await lock_executions(connection, [row["id"] for row in rows])
+    ids = [row["id"] for row in locked if row["status"] == "queued" and row["expired"]]
+    return len(await release(connection, ids, Release.LEASE_EXPIRED, error="the lease ran out before the start"))
+
+
+async def _release_queued(connection: Connection, ids: Sequence[UUID], why: Release, error: str) -> int:
+    locked = await lock_executions(connection, ids)
+    queued = [row["id"] for row in locked if row["status"] == "queued"]
+    return len(await release(connection, queued, why, error=error))
+
+
+async def make_expired_unknown(connection: Connection) -> int:
+    """Leases that ran out in progress: `unknown`. The slot is free, the business task waits until somebody knows."""
+    rows = await connection.fetch(SQL["expired_running"], SWEEP_LIMIT)
+    if not rows:
+        return 0
+    ids = [row["id"] for row in rows]
+    await lock_executions(connection, ids)
+    changed = await connection.fetch(SQL["make_unknown"], ids)
+    await wake_dispatch(connection)
+    return len(changed)
+
+
+async def resolve_unknown(connection: Connection) -> int:
+    """Unknown tasks whose end is certain: a counted failure, or preempted where the lease had been revoked."""
+    found = await connection.fetch(SQL["resolvable_unknown"], SWEEP_LIMIT, LEASE_SECONDS)
+    if not found:
+        return 0
+    await lock_executions(connection, [row["id"] for row in found])
+    # Again under the locks: a heartbeat may have named one in between.
+    rows = await connection.fetch(SQL["resolvable_unknown"], SWEEP_LIMIT, LEASE_SECONDS)
+    known = {row["id"] for row in found}
+    over = [row for row in rows if row["id"] in known]
+    await _end_unknown(
+        connection,
+        lost=[row["id"] for row in over if not row["revoked"]],
+        revoked=[row["id"] for row in over if row["revoked"]],
+    )
+    return len(over)
+
+
+async def repeat_lost_hints(connection: Connection) -> int:
+    """Tasks that wait unleased on a connected client get their hint again: the first one was lost on its way."""
+    rows = await connection.fetch(SQL["unhinted"], HINT_SECONDS, SWEEP_LIMIT)
+    if rows:
+        await connection.execute(SQL["touch_tasks"], [row["id"] for row in rows])
+        await write_outbox(connection, [_hint(row) for row in rows])
+    return len(rows)
+
+
+def _hint(row: asyncpg.Record) -> OutboxRow:
+    client = row["target_client_id"]
+    payload = {"task_id": str(row["id"]), "client_id": str(client)}
+    key = f"monitor.{route_lane(Lane(row['lane']))}.{client}"
+    return dispatch_event("task_available", key, payload, row["tenant_id"], client)
+
+
+async def resume_all_batches(connection: Connection) -> int:
+    """The safety net under `resume_batches`: no batch waits for a desktop that is free."""
+    return await resume_batches(connection)

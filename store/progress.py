@@ -1,0 +1,82 @@
+"""Counters and status of requests and batches, recounted in whichever transaction changes a task (1-dispatch §1.5).
+
+Lock order: the caller has locked its tasks before; here requests by id, then batches by id.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from domain.messages import SignalName, collect_now_workflow_id
+from domain.progress import crosses_step
+from store.database import Connection
+from store.outbox import OutboxRow, signal, write_outbox
+from store.statements import statements
+
+SQL = statements("progress")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDelta:
+    """What one transaction settled of a batch. A task that is reopened counts negatively."""
+
+    completed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    expired: int = 0
+
+
+async def refresh_requests(connection: Connection, request_ids: Collection[UUID]) -> None:
+    """Recount the requests and set their status; writes the signals that their workflows need.
+
+    Statements of their own, because a recount must see what committed before the lock was ours. A terminal request
+    is left as it is. Idempotent: with nothing changed it writes nothing.
+    """
+    ids = sorted(set(request_ids))
+    if not ids:
+        return
+    before = {row["id"]: row for row in await connection.fetch(SQL["lock_requests"], ids)}
+    cancelled = [row["id"] for row in before.values() if row["cancelled"]]
+    if cancelled:
+        await connection.execute(SQL["detach_from_cancelled"], cancelled)
+    after = await connection.fetch(SQL["recount_requests"], list(before))
+    rows = [event for row in after for event in _request_signals(before[row["id"]], row)]
+    await write_outbox(connection, rows)
+    if after:
+        await connection.execute("select pg_notify('giveway_requests', '')")
+
+
+def _request_signals(old: asyncpg.Record, new: asyncpg.Record) -> list[OutboxRow]:
+    workflow = collect_now_workflow_id(new["id"])
+    events = []
+    if old["dispatched_task_count"] == 0 < new["dispatched_task_count"]:
+        payload = {"count": new["dispatched_task_count"], "at": new["first_dispatched_at"]}
+        events.append(signal(workflow, SignalName.DISPATCHED, payload, new["tenant_id"]))
+    settled_before = old["completed_task_count"] + old["failed_task_count"]
+    settled = new["completed_task_count"] + new["failed_task_count"]
+    over = new["status"] not in ("accepted", "dispatching", "running")
+    if over or crosses_step(settled_before, settled, new["requested_task_count"], steps=4):
+        payload = {
+            "completed": new["completed_task_count"],
+            "failed": new["failed_task_count"],
+            "remaining": new["requested_task_count"] - settled,
+        }
+        events.append(signal(workflow, SignalName.TASKS_TERMINAL, payload, new["tenant_id"]))
+    return events
+
+
+async def add_to_batches(connection: Connection, deltas: Mapping[int, BatchDelta]) -> None:
+    """Add to the counters of batches; signals `progress` at most N/50 times, never over 20 a run, and at the end."""
+    for batch_id in sorted(deltas):
+        delta = deltas[batch_id]
+        row = await connection.fetchrow(
+            SQL["add_to_batch"], batch_id, delta.completed, delta.failed, delta.skipped, delta.expired
+        )
+        if row is None:
+            continue
+        steps = min(20, max(1, row["expected_count"] // 50))
+        if crosses_step(row["settled_before"], row["settled"], row["expected_count"], steps=steps):
+            payload = {"settled": row["settled"]}
+            await write_outbox(connection, [signal(row["workflow_id"], SignalName.PROGRESS, payload, row["tenant_id"])])

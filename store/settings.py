@@ -1,0 +1,52 @@
+"""Reading and writing the hot settings (1-dispatch §1.3: in force everywhere within 2 s; each round reads them)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from domain.dispatch_settings import FUSES, DispatchSettings, check_setting, from_rows
+from store.database import Connection
+from store.statements import statements
+
+SQL = statements("settings")
+
+PLATFORM_FUSE = int(FUSES["platform_concurrency"])
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformLimits:
+    """One platform's limits, with the general settings where it has none of its own."""
+
+    max_concurrent: int
+    soft_timeout_ms: int
+    hard_timeout_ms: int
+    paused: bool = False
+
+
+async def read_dispatch_settings(connection: Connection) -> DispatchSettings:
+    """The settings as they are committed now."""
+    rows = await connection.fetch(SQL["read_dispatch_settings"])
+    return from_rows({row["key"]: row["value"] for row in rows})
+
+
+async def read_platform_limits(connection: Connection, settings: DispatchSettings) -> dict[str, PlatformLimits]:
+    """Limits of every enabled platform, by id."""
+    rows = await connection.fetch(SQL["read_platform_limits"])
+    return {row["id"]: _limits(row, settings) for row in rows}
+
+
+def _limits(row: Any, settings: DispatchSettings) -> PlatformLimits:
+    soft, hard, most = row["interrupt_soft_timeout_ms"], row["interrupt_hard_timeout_ms"], row["max_concurrent"]
+    return PlatformLimits(
+        max_concurrent=min(settings.platform_concurrency if most is None else most, PLATFORM_FUSE),
+        soft_timeout_ms=settings.interrupt_soft_timeout_ms if soft is None else soft,
+        hard_timeout_ms=settings.interrupt_hard_timeout_ms if hard is None else hard,
+        paused=bool(row["paused"]),
+    )
+
+
+async def write_dispatch_setting(connection: Connection, key: str, value: Any, *, actor: str) -> int:
+    """Set one hot setting and audit it; returns its new version. InvalidInput for a bad key, type, or over the fuse."""
+    typed = check_setting(key, value)
+    version: int = await connection.fetchval(SQL["write_dispatch_setting"], key, typed, actor)
+    await connection.execute("select pg_notify('giveway_dispatch', '')")
+    return version

@@ -1,0 +1,62 @@
+-- name: check_integrity
+-- Each count is a contradiction between two tables. A task that used up its leases has failed without a run. One that was
+-- asked again after it had succeeded may have a second success: only one of the same asking counts as doubled, and asking
+-- again starts its age anew.
+with tasks as (
+    select t.*, r.status as request_status from monitoring_collect_tasks t
+    left join monitoring_collect_requests r on r.id = t.collect_request_id
+    where t.tenant_id = $1
+), lost as (
+    select t.id from tasks t
+    where t.status = 'pending' and t.active_task_id is not null and not exists (
+        select from desktop_tasks d where d.id = t.active_task_id and d.status in ('queued', 'in_progress', 'unknown'))
+    union
+    select t.id from tasks t
+    where t.status = 'completed' and not exists (
+        select from question_monitor_runs u where u.tenant_id = t.tenant_id and u.brand_id = t.brand_id
+            and u.question_id = t.question_id and u.ai_platform_id = t.ai_platform_id and u.collector_type = t.collector_type
+            and u.run_mode = t.run_mode and u.business_date = t.business_date and u.status = 'succeeded')
+    union
+    select t.id from tasks t
+    where t.collect_request_id is not null and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'
+      and t.request_status not in ('accepted', 'dispatching', 'running')
+), doubled as (
+    select t.id from tasks t join desktop_task_attempts a on a.monitor_task_id = t.id
+    where a.outcome = 'succeeded' and a.ended_at >= t.enqueued_at
+    group by t.id having count(*) > 1
+    union all
+    select d.monitor_task_id from desktop_tasks d
+    where d.tenant_id = $1 and d.kind = 'monitor' and d.status in ('queued', 'in_progress', 'unknown')
+    group by d.monitor_task_id having count(*) > 1
+), overhanging as (
+    select d.id from desktop_tasks d
+    where d.tenant_id = $1 and d.status not in ('queued', 'in_progress', 'unknown') and (d.lease_expires_at is not null
+        or exists (select from desktop_task_attempts a where a.task_id = d.id and a.ended_at is null))
+    union
+    select d.id from desktop_tasks d join tasks t on t.id = d.monitor_task_id
+    where d.kind = 'monitor' and d.status in ('queued', 'in_progress', 'unknown')
+      and (t.status <> 'pending' or t.active_task_id is distinct from d.id)
+), held as (
+    select collect_request_id as id, count(*)::int as requested,
+        count(*) filter (where status = 'completed')::int as completed,
+        count(*) filter (where status in ('failed', 'skipped', 'expired'))::int as failed
+    from tasks where collect_request_id is not null group by 1
+), batched as (
+    select batch_id as id, count(*)::int as expected, count(*) filter (where status = 'completed')::int as completed,
+        count(*) filter (where status = 'failed')::int as failed, count(*) filter (where status = 'skipped')::int as skipped,
+        count(*) filter (where status = 'expired')::int as expired
+    from tasks where batch_id is not null group by 1
+), miscounted as (
+    select r.id::text from monitoring_collect_requests r left join held h on h.id = r.id
+    where r.tenant_id = $1 and r.status in ('accepted', 'dispatching', 'running')
+      and (r.requested_task_count, r.completed_task_count, r.failed_task_count)
+        is distinct from (coalesce(h.requested, 0), coalesce(h.completed, 0), coalesce(h.failed, 0))
+    union all
+    select b.id::text from scheduled_batches b left join batched t on t.id = b.id
+    where b.tenant_id = $1 and b.status <> 'planned'
+      and (b.expected_count, b.completed_count, b.failed_count, b.skipped_count, b.expired_count)
+        is distinct from (coalesce(t.expected, 0), coalesce(t.completed, 0), coalesce(t.failed, 0), coalesce(t.skipped, 0),
+            coalesce(t.expired, 0))
+)
+select (select count(*)::int from lost) as lost, (select count(*)::int from doubled) as duplicated,
+    (select count(*)::int from miscounted) as miscounted, (select count(*)::int from overhanging) as overhanging

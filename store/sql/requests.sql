@@ -1,0 +1,157 @@
+-- name: lock_tenant_requests
+-- The accept's own lock: effects on requests of one tenant go one after the other.
+select pg_advisory_xact_lock(hashtextextended('giveway:tenant-tasks', $1))
+
+-- name: lock_tenant
+-- The row too, before any task: withdrawing an interrupt raises its counter.
+select id from tenants where id = $1 for no key update
+
+-- name: lock_business_tasks
+select id from monitoring_collect_tasks where collect_request_id = $1 order by id for no key update
+
+-- name: lock_execution_tasks
+-- Of the request, and the victims that were interrupted for it.
+select id from desktop_tasks
+where kind = 'monitor' and status in ('queued', 'in_progress', 'unknown')
+  and (interrupt_request_id = $1
+    or monitor_task_id = any(array(select id from monitoring_collect_tasks where collect_request_id = $1)))
+order by id
+for no key update
+
+-- name: is_open
+select status in ('accepted', 'dispatching', 'running') from monitoring_collect_requests
+where id = $1 and tenant_id = $2 for update
+
+-- name: read_counters
+select status, requested_task_count, dispatched_task_count, completed_task_count, failed_task_count, target_client_id, hint
+from monitoring_collect_requests where id = $1
+
+-- name: find_accepted
+-- The row with the platforms of its tasks, whose timeouts it waits for.
+select r.*, array(select distinct t.ai_platform_id from monitoring_collect_tasks t where t.collect_request_id = r.id) as platforms
+from monitoring_collect_requests r where r.id = $1 and r.tenant_id = $2
+
+-- name: set_hint
+-- Only while it is true: the signal that says otherwise may still be on its way to the workflow.
+with hinted as (
+    update monitoring_collect_requests r set hint = $2
+    where r.id = $1 and r.hint is distinct from $2 and case
+        when $2 is null then true
+        when $2 = 'waiting_for_safe_point' then exists (select from desktop_tasks d where d.interrupt_request_id = r.id
+            and d.status = 'in_progress' and (d.control_flags ->> 'interrupt_requested')::boolean)
+        when $2 in ('waiting_for_platform', 'waiting_for_client') then r.dispatched_task_count = 0
+        else true end
+    returning r.id
+)
+select count(*)::int from hinted
+
+-- name: abort_queued
+-- On one client, or on all (null). Back to pending, keeping lane and age.
+with aborted as (
+    update desktop_tasks d
+    set status = 'aborted', interrupt_reason = 'request_released', lease_expires_at = null, finished_at = now(),
+        updated_at = now()
+    from monitoring_collect_tasks t
+    where t.collect_request_id = $1 and d.id = t.active_task_id and d.status = 'queued'
+      and ($2::uuid is null or d.target_client_id = $2)
+    returning d.id, d.attempt_id, d.monitor_task_id, d.target_client_id, d.lane, d.interrupt_reason, d.interrupt_generation
+), freed as (
+    update monitoring_collect_tasks t set active_task_id = null, updated_at = now()
+    from aborted a where t.id = a.monitor_task_id
+), closed as (
+    update desktop_task_attempts x set ended_at = now(), outcome = 'cancelled'
+    from aborted a where x.id = a.attempt_id and x.ended_at is null
+)
+select id, target_client_id, lane, interrupt_reason, interrupt_generation from aborted
+
+-- name: unbind_waiting
+-- Any online client may take them now; the lane stays high. The request forgets the client if it was its target.
+with unbound as (
+    update monitoring_collect_tasks set target_client_id = null, updated_at = now()
+    where collect_request_id = $1 and target_client_id = $2 and status = 'pending' and active_task_id is null
+    returning id
+), forgotten as (
+    update monitoring_collect_requests set target_client_id = null, hint = 'waiting_for_client'
+    where id = $1 and target_client_id = $2
+)
+select count(*)::int from unbound
+
+-- name: revoke_victims
+-- On the client whose time is up (null: on any). The lease is over and the slot free; unknown until the desktop says
+-- what became of it (reconcile, hello).
+with revoked as (
+    update desktop_tasks
+    set status = 'unknown', lease_token_hash = null, lease_expires_at = now(), updated_at = now(),
+        control_flags = control_flags || '{"interrupt_requested": false, "force_released": true}'
+    where interrupt_request_id = $1 and status = 'in_progress' and result_received_at is null
+      and interrupt_generation <= $2 and (control_flags ->> 'interrupt_requested')::boolean
+      and ($3::uuid is null or target_client_id = $3)
+    returning id, target_client_id, attempt_id
+), closed as (
+    update desktop_task_attempts x set ended_at = now(), outcome = 'revoked'
+    from revoked r where x.id = r.attempt_id and x.ended_at is null
+)
+select id, target_client_id from revoked
+
+-- name: count_timed_out
+update monitoring_collect_requests set interrupt_timed_out_count = interrupt_timed_out_count + $2 where id = $1
+
+-- name: other_client_online
+select exists (
+    select from desktop_clients c join monitoring_collect_requests r on r.id = $1
+    where c.tenant_id = r.tenant_id and c.workspace_id = r.workspace_id and c.id <> all($2::uuid[])
+      and c.online and c.healthy and not c.paused and c.revoked_at is null
+      and c.last_heartbeat_at > now() - interval '30 seconds')
+
+-- name: was_dispatched
+select dispatched_task_count > 0 from monitoring_collect_requests where id = $1
+
+-- name: withdraw_interrupts
+-- Only what is still asked to stop; with a newer generation, so that the order before it is stale. An unknown one too: its
+-- desktop may come back with it.
+with generation as (
+    update tenants set interrupt_generation = interrupt_generation + 1
+    where id = $2 and exists (select from desktop_tasks d where d.interrupt_request_id = $1
+        and d.status in ('in_progress', 'unknown') and (d.control_flags ->> 'interrupt_requested')::boolean)
+    returning interrupt_generation
+)
+update desktop_tasks d
+set interrupt_generation = g.interrupt_generation, control_flags = '{}', interrupt_request_id = null,
+    interrupt_reason = 'withdrawn', interrupted_at = null, updated_at = now()
+from generation g
+where d.interrupt_request_id = $1 and d.status in ('in_progress', 'unknown')
+  and (d.control_flags ->> 'interrupt_requested')::boolean
+returning d.id, d.target_client_id, d.lane, d.interrupt_reason, d.interrupt_generation
+
+-- name: bound_clients
+-- Whose batches may have waited for this request's work.
+select distinct target_client_id from monitoring_collect_tasks
+where collect_request_id = $1 and target_client_id is not null
+union
+select target_client_id from monitoring_collect_requests where id = $1 and target_client_id is not null
+
+-- name: return_to_origin
+-- What waits goes back to the lane it came from, with its age, and is no request's any more. $2: so does what runs: the
+-- request is over, and a task that comes back from its desktop must not come back high.
+with returned as (
+    update monitoring_collect_tasks
+    set dispatch_lane = coalesce(origin_lane, 'normal'), dispatch_priority = coalesce(origin_priority, 100),
+        origin_lane = null, origin_priority = null, target_client_id = null, collect_request_id = null, updated_at = now()
+    where collect_request_id = $1 and status = 'pending' and (active_task_id is null or $2::boolean)
+    returning id
+)
+select count(*)::int from returned
+
+-- name: mark_cancelled
+with marked as (
+    update monitoring_collect_requests set status_reason = 'cancelled', hint = null
+    where id = $1 and status_reason is distinct from 'cancelled'
+    returning id
+)
+select count(*)::int from marked
+
+-- name: end_request
+update monitoring_collect_requests
+set status = case when completed_task_count > 0 then 'partial' when status_reason = 'cancelled' then 'failed' else $2 end,
+    status_reason = coalesce(status_reason, $3), finished_at = now(), hint = null
+where id = $1 and status in ('accepted', 'dispatching', 'running')

@@ -1,0 +1,99 @@
+-- name: lock_client
+-- The epoch's connection must be the newest one: an older hub neither leases nor reports for a client it lost.
+select c.id, t.interrupt_generation
+from desktop_clients c join tenants t on t.id = c.tenant_id
+where c.id = $1 and c.tenant_id = $2 and c.connection_epoch = $3 and c.revoked_at is null
+for no key update of c
+
+-- name: note_generation
+-- The highest the desktop says it has seen.
+update desktop_clients set highest_generation_seen = greatest(highest_generation_seen, $2) where id = $1
+
+-- name: move_generation_past
+-- A restored database may be behind what its desktops have seen; orders must never look old to them.
+update tenants set interrupt_generation = $2 where id = $1 and interrupt_generation < $2
+
+-- name: lock_business_of_client
+-- Business tasks first, by id.
+select t.id from monitoring_collect_tasks t
+where t.id in (select d.monitor_task_id from desktop_tasks d
+               where d.target_client_id = $1 and d.tenant_id = $2 and d.status in ('queued', 'in_progress', 'unknown'))
+order by t.id
+for no key update
+
+-- name: lock_live_of_client
+-- Everything that the client has or is about to have, under lock.
+select d.id, d.status, d.attempt_id, d.result_received_at, d.lease_token_hash is not null as leased,
+    coalesce(d.lease_expires_at <= now(), true) as expired
+from desktop_tasks d
+where d.target_client_id = $1 and d.tenant_id = $2 and d.kind = 'monitor'
+  and d.status in ('queued', 'in_progress', 'unknown')
+order by d.id
+for no key update
+
+-- name: extend_held
+-- What the client says it holds keeps its lease; what it runs is in progress, whatever was believed before.
+update desktop_tasks d
+set lease_expires_at = now() + make_interval(secs => $4), phase = coalesce(h.phase, d.phase),
+    status = case d.status when 'unknown' then 'in_progress' else d.status end, updated_at = now()
+from unnest($1::uuid[], $2::uuid[], $3::text[]) as h(task_id, attempt_id, phase)
+where d.id = h.task_id and d.attempt_id = h.attempt_id and d.lease_token_hash is not null
+  and d.result_received_at is null
+  and (d.status in ('in_progress', 'unknown') or (d.status = 'queued' and d.lease_expires_at > now()))
+returning d.id, d.attempt_id, d.status, d.lease_expires_at
+
+-- name: lock_grantable
+-- Queued ones by id, before their update. Not leased yet: a hint delivered twice leases once.
+select id from desktop_tasks
+where id = any($1::uuid[]) and tenant_id = $2 and target_client_id = $3 and kind = 'monitor' and status = 'queued'
+  and lease_token_hash is null
+order by id
+for no key update
+
+-- name: grant_leases
+-- Token, expiry and attempt together, with everything the frame says. A former lease of the row ends here.
+with granted as (
+    update desktop_tasks d
+    set attempt = d.attempt + 1, attempt_id = g.attempt_id, lease_token_hash = g.token_hash,
+        lease_expires_at = now() + make_interval(secs => $4), updated_at = now()
+    from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as g(task_id, attempt_id, token_hash)
+    where d.id = g.task_id and d.status = 'queued'
+    returning d.*
+), replaced as (
+    update desktop_task_attempts a set ended_at = now(), outcome = 'replaced'
+    from granted g where a.task_id = g.id and a.ended_at is null
+), opened as (
+    insert into desktop_task_attempts (id, tenant_id, task_id, monitor_task_id, client_id, attempt, token_hash, generation)
+    select g.attempt_id, g.tenant_id, g.id, g.monitor_task_id, g.target_client_id, g.attempt, g.lease_token_hash,
+        g.interrupt_generation
+    from granted g
+)
+select g.id, g.kind, g.target_client_id, g.priority, g.lane, g.lane_weight, g.status, g.scheduler_group_key,
+    t.business_date, g.interrupt_generation, g.updated_at, g.enqueued_at, g.source, t.execution_owner, g.attempt,
+    g.attempt_id, g.lease_expires_at, t.ai_platform_id, v.text as question, t.collect_request_id, g.payload
+from granted g
+join monitoring_collect_tasks t on t.id = g.monitor_task_id
+join question_versions v on v.id = t.question_version_id
+order by g.lane_weight desc, g.priority desc, g.enqueued_at, g.id
+
+-- name: pending_interrupts
+-- Orders to stop that have not been settled; a desktop that lost the frame gets them again.
+select d.id, d.kind, d.target_client_id, d.interrupt_reason, d.interrupt_generation, d.updated_at
+from desktop_tasks d
+where d.target_client_id = $1 and d.tenant_id = $2 and d.status in ('in_progress', 'unknown')
+  and d.result_received_at is null and d.lease_token_hash is not null
+  and d.control_flags ->> 'interrupt_requested' = 'true'
+order by d.id
+
+-- name: mark_pushed
+-- The first frame counts; the request's dispatch clock starts with it. What was taken back meanwhile was not dispatched.
+with pushed as (
+    update desktop_tasks d set pushed_at = now()
+    where d.id = any($1::uuid[]) and d.pushed_at is null and d.status <> 'aborted'
+    returning d.id, d.monitor_task_id
+)
+update monitoring_collect_tasks t
+set last_dispatched_at = now()
+from pushed p
+where t.id = p.monitor_task_id
+returning t.collect_request_id

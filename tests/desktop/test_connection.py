@@ -1,0 +1,223 @@
+"""Connecting, being thrown off, and coming back (2-desktop §2.1)."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from desktop.backoff import Backoff
+from desktop.config import Timings
+from desktop.events import EventKind
+from domain.lanes import Lane
+from domain.phases import Phase
+from domain.protocol import ClientAck, CloseCode, Heartbeat, Hello, Snapshot, Sync
+from tests.desktop.frames import available, interrupt
+from tests.desktop.hub import Hub
+from tests.desktop.stepdriver import StepDriver
+
+QUICK_BEATS = Timings(heartbeat=0.02, reconnect=Backoff(0.01, 0.05), resend=Backoff(0.02, 0.1))
+
+
+async def test_after_a_restart_of_the_hub_the_desktop_comes_back_with_what_it_holds(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    desk = await open_desk(max_concurrent=1)
+    running, waiting = available(interrupt_generation=5), available()
+    driver.hold(running.task_id, Phase.WAITING)
+    await hub.push(running, waiting)
+    await driver.inside(running.task_id, Phase.WAITING)
+    await hub.until(lambda: len(hub.of(ClientAck)) == 2)
+    await hub.sockets[-1].close(CloseCode.SERVICE_RESTART)
+    await desk.connected(2)
+
+    hello = hub.of(Hello)[-1]
+    held = {one.attempt_id: (one.state, one.phase) for one in hello.held}
+    assert held == {running.attempt_id: ("running", "WAITING"), waiting.attempt_id: ("queued", None)}
+    assert hello.highest_generation == 5
+    driver.let(running.task_id)
+    await desk.record.seen(EventKind.FINISHED, waiting.task_id)
+    assert driver.phases(running.task_id).count(Phase.WAITING) == 1
+
+
+@pytest.mark.parametrize("code", [CloseCode.SLOW_CONSUMER, CloseCode.SERVER_ERROR, CloseCode.SERVICE_RESTART, 1011])
+async def test_these_close_codes_reconnect(hub: Hub, open_desk: Any, code: int) -> None:
+    desk = await open_desk()
+    await hub.sockets[-1].close(code)
+    await desk.connected(2)
+
+
+async def test_a_connection_that_breaks_without_a_close_frame_is_made_again(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk()
+    hub.sockets[-1].transport.abort()
+    await desk.connected(2)
+
+
+@pytest.mark.parametrize("code", [CloseCode.REPLACED, CloseCode.REVOKED, CloseCode.PROTOCOL_VERSION])
+async def test_these_close_codes_end_the_client_with_a_typed_error(hub: Hub, open_desk: Any, code: CloseCode) -> None:
+    desk = await open_desk()
+    await hub.sockets[-1].close(code, "go away")
+    refused = await desk.refused()
+    assert (refused.code, refused.reason) == (code, "go away")
+    assert hub.connections == 1
+
+
+async def test_a_wrong_token_is_not_tried_again(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk(token="another", connected=False)
+    assert (await desk.refused()).code == CloseCode.UNAUTHENTICATED
+    assert hub.connections == 1
+
+
+async def test_a_hub_that_does_not_answer_hello_is_left(hub: Hub, open_desk: Any) -> None:
+    hub.answers_hello = False
+    desk = await open_desk(connected=False, timings=Timings(snapshot=0.05, reconnect=Backoff(0.01, 0.02)))
+    await hub.connected(2)
+    hub.answers_hello = True
+    await desk.connected()
+
+
+async def test_a_hub_without_its_database_is_waited_for(hub: Hub, open_desk: Any) -> None:
+    hub.late_snapshot = True
+    desk = await open_desk(connected=False, timings=Timings(heartbeat=0.02, snapshot=0.2))
+    await hub.until(lambda: len(hub.of(Heartbeat)) >= 20)  # twice the time in which hello must be answered
+    common: dict[str, Any] = {"ref": None, "page": 0, "last": True, "connection_epoch": 1, "generation": 0}
+    await hub.send(Snapshot(id="1", **common))
+    await desk.connected()
+    assert hub.connections == 1
+
+
+async def test_the_snapshot_brings_tasks_and_orders_that_were_missed(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    desk = await open_desk()
+    normal, missed = available(), available(Lane.HIGH)
+    driver.hold(normal.task_id, Phase.NAVIGATING)
+    await hub.push(normal)
+    await driver.inside(normal.task_id, Phase.NAVIGATING)
+    hub.leases[missed.task_id] = type(hub.leases[normal.task_id])(missed)
+    hub.controls.append(interrupt(normal.task_id, 3))
+    await desk.client.sync()
+    await desk.record.seen(EventKind.FINISHED, missed.task_id)
+    driver.let(normal.task_id)
+    await desk.record.seen(EventKind.GAVE_WAY, normal.task_id)
+
+
+async def test_a_task_pushed_and_in_the_snapshot_runs_once(hub: Hub, driver: StepDriver, open_desk: Any) -> None:
+    desk = await open_desk()
+    task = available()
+    await hub.push(task)
+    await hub.send(task)
+    await desk.record.seen(EventKind.FINISHED, task.task_id)
+    await hub.send(task)
+    await desk.client.sync()
+    other = available()
+    await hub.push(other)
+    await desk.record.seen(EventKind.FINISHED, other.task_id)
+    assert len(hub.called("start", task.task_id)) == 1
+
+
+async def test_a_fresh_lease_of_a_waiting_task_replaces_the_old_one(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    desk = await open_desk(max_concurrent=1)
+    busy, old = available(), available()
+    driver.hold(busy.task_id, Phase.WAITING)
+    await hub.push(busy)
+    await driver.inside(busy.task_id, Phase.WAITING)
+    fresh = available(task_id=old.task_id, attempt=2)
+    await hub.push(old, fresh)
+    await desk.record.seen(EventKind.FRAME_RECEIVED, old.task_id, count=2)
+    driver.let(busy.task_id)
+    await desk.record.seen(EventKind.FINISHED, old.task_id)
+    assert [call.body["lease_token"] for call in hub.called("start", old.task_id)] == [fresh.lease_token]
+
+
+async def test_an_attempt_the_server_no_longer_knows_is_stopped_at_once(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    desk = await open_desk()
+    task = available()
+    driver.hold(task.task_id, Phase.WAITING)
+    await hub.push(task)
+    await driver.inside(task.task_id, Phase.WAITING)
+    hub.leases[task.task_id].valid = False
+    await desk.client.sync()
+    await driver.stopped(task.task_id)
+    assert driver.phases(task.task_id, "cancelled") == [Phase.WAITING]
+    assert (await desk.record.seen(EventKind.DROPPED, task.task_id)).detail == "lease_lost"
+    assert hub.called("result") == []
+
+
+async def test_heartbeats_name_what_runs_with_its_phase_and_what_waits(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    await open_desk(max_concurrent=1, timings=QUICK_BEATS)
+    running, waiting = available(), available()
+    driver.hold(running.task_id, Phase.INPUTTING)
+    await hub.push(running, waiting)
+    await driver.inside(running.task_id, Phase.INPUTTING)
+
+    def told() -> bool:
+        beat = hub.of(Heartbeat)[-1] if hub.of(Heartbeat) else Heartbeat(id="")
+        running_now = [(held.attempt_id, held.phase, held.state) for held in beat.running]
+        return running_now == [(running.attempt_id, "INPUTTING", "running")] and [
+            held.attempt_id for held in beat.queued
+        ] == [waiting.attempt_id]
+
+    await hub.until(told)
+    assert hub.of(Heartbeat)[-1].platform_sessions == {"deepseek": "healthy"}
+
+
+async def test_a_lease_that_heartbeats_do_not_extend_is_extended_by_rest(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    hub.acks_heartbeats = False
+    await open_desk(timings=Timings(lease=0.3))
+    task = available()
+    driver.hold(task.task_id, Phase.WAITING)
+    await hub.push(task)
+    await hub.until(lambda: len(hub.called("extend", task.task_id)) >= 2)
+    assert hub.called("extend")[0].body["lease_token"] == task.lease_token
+
+
+async def test_a_lease_found_lost_by_extend_stops_the_execution(hub: Hub, driver: StepDriver, open_desk: Any) -> None:
+    hub.acks_heartbeats = False
+    desk = await open_desk(timings=Timings(lease=0.3))
+    task = available()
+    driver.hold(task.task_id, Phase.WAITING)
+    await hub.push(task)
+    await driver.inside(task.task_id, Phase.WAITING)
+    hub.leases[task.task_id].valid = False
+    assert (await desk.record.seen(EventKind.DROPPED, task.task_id)).detail == "lease_lost"
+    assert driver.phases(task.task_id, "cancelled") == [Phase.WAITING]
+
+
+async def test_an_idle_desktop_asks_for_a_snapshot_now_and_then(hub: Hub, open_desk: Any) -> None:
+    await open_desk(timings=Timings(heartbeat=0.02, idle_sync=0.02))
+    await hub.until(lambda: len(hub.of(Sync)) >= 2)
+
+
+async def test_a_frame_of_unknown_kind_is_ignored(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk()
+    await hub.sockets[-1].send('{"type":"proxy_request","id":"1"}')
+    await hub.sockets[-1].send("[1,")
+    task = available()
+    await hub.push(task)
+    await desk.record.seen(EventKind.FINISHED, task.task_id)
+    assert hub.connections == 1
+
+
+async def test_the_highest_generation_survives_a_restart(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk()
+    await hub.send(interrupt(available().task_id, 41))
+    await desk.record.seen(EventKind.ACKED_UNHELD)
+    await desk.kill()
+    await open_desk()
+    assert hub.of(Hello)[-1].highest_generation == 41
+
+
+def test_waits_grow_to_their_bound_and_are_spread() -> None:
+    backoff, rng = Backoff(1.0, 10.0), Random(7)
+    for tries in range(2000):
+        assert 0 <= backoff.delay(tries, rng) <= min(10.0, 2.0 ** min(tries, 10))
+    firsts = [backoff.delay(3, rng) for _ in range(1000)]
+    assert all(sum(low <= delay < low + 1 for delay in firsts) > 60 for low in range(8))

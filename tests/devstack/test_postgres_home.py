@@ -1,0 +1,42 @@
+"""What a crash leaves of PostgreSQL's lock file must not stop the next start."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from devstack.postgres import clear_stale_lock
+from devstack.process import identify
+
+
+def test_the_lock_of_a_process_that_is_gone_is_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    lock = tmp_path / "postmaster.pid"
+    lock.write_text(f"{gone.pid}\n/data\n")
+    clear_stale_lock(tmp_path)
+    assert not lock.exists()
+
+
+def test_the_lock_whose_pid_now_belongs_to_another_program_is_removed(tmp_path: Path) -> None:
+    lock = tmp_path / "postmaster.pid"
+    lock.write_text(f"{os.getpid()}\n")
+    clear_stale_lock(tmp_path)
+    assert not lock.exists()
+
+
+def test_a_server_that_still_runs_on_the_folder_is_ended_first(tmp_path: Path) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)], start_new_session=True
+    )
+    (tmp_path / "postmaster.pid").write_text(f"{server.pid}\n")
+    clear_stale_lock(tmp_path)
+    assert identify(server.pid) is None
+    assert server.wait() in (-signal.SIGINT, -signal.SIGKILL)
+
+
+def test_no_lock_and_an_empty_lock_are_fine(tmp_path: Path) -> None:
+    clear_stale_lock(tmp_path)
+    (tmp_path / "postmaster.pid").write_text("")
+    clear_stale_lock(tmp_path)

@@ -1,0 +1,133 @@
+"""The hub's port in memory, with switches for its troubles."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+from domain.hub_port import ClientIdentity, HeartbeatRecord, SnapshotContent
+from domain.protocol import Control, HeldAttempt, HeldTask, Hello, TaskAvailable, TaskControl
+
+
+@dataclass
+class MemoryTask:
+    """A queued task; leased once it has an attempt."""
+
+    client_id: UUID
+    question: str = "Which brands make good tea?"
+    attempt_id: UUID | None = None
+    attempt: int = 0
+
+
+@dataclass
+class MemoryBackend:
+    """State, calls, and troubles: `failure` is raised by every call, `gate` holds grants back while it is clear."""
+
+    clients: dict[str, ClientIdentity] = field(default_factory=dict)
+    epochs: dict[UUID, int] = field(default_factory=dict)
+    online: set[UUID] = field(default_factory=set)
+    tasks: dict[UUID, MemoryTask] = field(default_factory=dict)
+    controls: dict[UUID, list[TaskControl]] = field(default_factory=dict)
+    failure: Exception | None = None
+    poison: UUID | None = None
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    grants: list[list[UUID]] = field(default_factory=list)
+    snapshots: list[tuple[UUID, list[HeldAttempt]]] = field(default_factory=list)
+    reported: list[UUID] = field(default_factory=list)
+    beats: list[list[HeartbeatRecord]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def register(self) -> tuple[str, ClientIdentity]:
+        """A client with a device token."""
+        token, client = f"secret-{uuid4().hex}", ClientIdentity(uuid4(), 1)
+        self.clients[token] = client
+        return token, client
+
+    def queue(self, client: ClientIdentity, question: str = "Which brands make good tea?") -> UUID:
+        """A task that waits for its lease."""
+        task_id = uuid4()
+        self.tasks[task_id] = MemoryTask(client.client_id, question)
+        return task_id
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def authenticate(self, token: str) -> ClientIdentity | None:
+        self._check()
+        return self.clients.get(token)
+
+    async def connected(self, client: ClientIdentity, hello: Hello) -> int:
+        self._check()
+        self.epochs[client.client_id] = self.epochs.get(client.client_id, 0) + 1
+        self.online.add(client.client_id)
+        return self.epochs[client.client_id]
+
+    async def snapshot(
+        self, client: ClientIdentity, epoch: int, held: Sequence[HeldAttempt], highest_generation: int
+    ) -> SnapshotContent:
+        self._check()
+        self.snapshots.append((client.client_id, list(held)))
+        named = {item.task_id: item.attempt_id for item in held}
+        waiting = [
+            task_id for task_id, task in self.tasks.items()
+            if task.client_id == client.client_id and str(task_id) not in named
+        ]  # fmt: skip
+        return SnapshotContent(
+            generation=highest_generation,
+            available=[self._lease(task_id) for task_id in waiting],
+            controls=list(self.controls.get(client.client_id, [])),
+            held=[self._verdict(item) for item in held],
+        )
+
+    def _verdict(self, item: HeldAttempt) -> HeldTask:
+        task = next((task for task in self.tasks.values() if str(task.attempt_id) == item.attempt_id), None)
+        return HeldTask(task_id=item.task_id, attempt_id=item.attempt_id, valid=task is not None)
+
+    async def grant(self, client: ClientIdentity, epoch: int, task_ids: Sequence[UUID]) -> list[TaskAvailable]:
+        await self.gate.wait()
+        self._check()
+        self.grants.append(list(task_ids))
+        if self.epochs[client.client_id] != epoch:
+            return []
+        free = (task_id for task_id in task_ids if (task := self.tasks.get(task_id)) and task.attempt_id is None)
+        return [self._lease(task_id) for task_id in free]
+
+    def _lease(self, task_id: UUID) -> TaskAvailable:
+        task = self.tasks[task_id]
+        task.attempt_id, task.attempt = uuid4(), task.attempt + 1
+        now = datetime.now(UTC)
+        return TaskAvailable(
+            id=str(uuid4()), kind="monitor", task_id=str(task_id), target_client_id=str(task.client_id), priority=5000,
+            lane="high", lane_weight=70, status="queued", scheduler_group_key=None, business_date="2026-04-20",
+            interrupt_generation=0, updated_at=now, enqueued_at=now, source="collect_now", owner="desktop_tasks",
+            attempt=task.attempt, attempt_id=str(task.attempt_id), lease_token=uuid4().hex,
+            lease_expires_at=now + timedelta(seconds=120), platform="openai", question=task.question,
+        )  # fmt: skip
+
+    async def pushed(self, task_ids: Sequence[UUID]) -> None:
+        self._check()
+        self.reported += task_ids
+
+    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> None:
+        self._check()
+        if any(beat.client_id == self.poison for beat in beats):
+            raise LookupError("a row that breaks the statement")
+        self.beats.append(list(beats))
+
+    async def disconnected(self, client_id: UUID, epoch: int) -> None:
+        self._check()
+        if self.epochs.get(client_id) == epoch:
+            self.online.discard(client_id)
+
+
+def an_interrupt(client: ClientIdentity, task_id: UUID, generation: int) -> TaskControl:
+    """An order to stop."""
+    return TaskControl(
+        id=str(uuid4()), kind="monitor", task_id=str(task_id), target_client_id=str(client.client_id),
+        control=Control.INTERRUPT_REQUESTED, reason="collect_now_preempt", interrupt_generation=generation,
+        replacement_task_id=None, updated_at=datetime.now(UTC),
+    )  # fmt: skip

@@ -1,0 +1,364 @@
+"""A round's reading and its one write (1-dispatch §1.3, §1.4)."""
+
+import asyncio
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from domain.ids import new_uuid
+from domain.lanes import Lane
+from domain.rounds import Pick, plan_round
+from store.database import Pool, transaction
+from store.dispatch import HEADS, Reading, read_round, write_round
+from tests.support.clicks import Hands, accepted, rounds, scheduled, whole
+from tests.support.world import Desktop, World, ago
+
+MANY = ("qwen", "doubao", "kimi", "deepseek", "ernie", "zhipu", "google", "groq")
+
+
+@pytest.fixture
+async def world(pool: Pool) -> World:
+    """A tenant without anything to do."""
+    return await World.create(pool)
+
+
+@pytest.fixture
+async def client(world: World) -> Desktop:
+    """Its only desktop."""
+    return await world.client()
+
+
+async def reading(pool: Pool) -> Reading:
+    async with transaction(pool) as connection:
+        return await read_round(connection)
+
+
+async def write(pool: Pool, read: Reading, picks: tuple[Pick, ...] | None = None) -> int:
+    chosen = plan_round(read.state, read.candidates).picks if picks is None else picks
+    async with transaction(pool) as connection:
+        return await write_round(connection, chosen, read.generations)
+
+
+async def dispatched(world: World) -> list[int]:
+    """Business tasks in the order in which they were dispatched."""
+    rows = await world.pool.fetch(
+        "select d.monitor_task_id from outbox o join desktop_tasks d on d.id = (o.payload ->> 'task_id')::uuid"
+        " where o.kind = 'task_available' order by o.id"
+    )
+    return [row["monitor_task_id"] for row in rows]
+
+
+async def past_dispatches(world: World, client: Desktop, number: int, seconds: float) -> None:
+    """Dispatches of the recent past that hold nothing any more."""
+    task = await world.business_task(platform="xai")
+    await world.set("monitoring_collect_tasks", task, status="completed")
+    for _ in range(number):
+        await world.pool.execute(
+            "insert into desktop_tasks (id, tenant_id, monitor_task_id, target_client_id, ai_platform_id, priority,"
+            " lane, source, status, created_at) values ($1, $2, $3, $4, 'xai', 100, 'normal', 'daily_schedule',"
+            " 'succeeded', now() - make_interval(secs => $5))",
+            new_uuid(), world.tenant_id, task, client.id, seconds,
+        )  # fmt: skip
+
+
+async def test_a_dispatch_is_an_execution_task_a_hold_and_a_hint(world: World, client: Desktop) -> None:
+    business = await world.business_task(lane=Lane.RETRY)
+    await world.set("monitoring_collect_tasks", business, dispatch_priority=70, enqueued_at=ago(hours=1))
+    assert await rounds(world.pool) == 1
+    row = await world.business(business)
+    execution = await world.execution(row["active_task_id"])
+    assert (row["status"], row["dispatch_attempts"]) == ("pending", 0)
+    assert (execution["status"], execution["lane"], execution["priority"]) == ("queued", "retry", 70)
+    assert (execution["source"], execution["enqueued_at"]) == ("retry_recovery", row["enqueued_at"])
+    assert execution["scheduler_group_key"] == f"qid:{row['question_id']}"
+    assert (execution["lease_token_hash"], execution["attempt"], execution["target_client_id"]) == (None, 0, client.id)
+    [hint] = await world.outbox("task_available")
+    assert (hint["channel"], hint["key"], hint["client_id"]) == ("amqp", f"monitor.retry.{client.id}", client.id)
+    assert hint["payload"] == {
+        "type": "task_available",
+        "task_id": str(row["active_task_id"]),
+        "client_id": str(client.id),
+    }
+    assert await whole(world)
+
+
+async def test_a_write_that_breaks_leaves_nothing(world: World, client: Desktop) -> None:
+    business = await world.business_task()
+    read = await reading(world.pool)
+    await world.pool.execute("alter table outbox add constraint broken check (kind <> 'task_available')")
+    with pytest.raises(asyncpg.CheckViolationError):
+        await write(world.pool, read)
+    assert (await world.business(business))["active_task_id"] is None
+    assert await world.pool.fetchval("select count(*) from desktop_tasks") == 0
+
+
+async def test_lanes_go_in_order_and_inside_a_lane_priority_then_age(world: World, client: Desktop) -> None:
+    order = [
+        (Lane.NORMAL_BOOSTED, 1500, 1),
+        (Lane.NORMAL_BOOSTED, 1000, 9),
+        (Lane.NORMAL, 200, 1),
+        (Lane.NORMAL, 100, 9),
+        (Lane.NORMAL, 100, 5),
+        (Lane.RETRY, 50, 30),
+    ]
+    tasks = []
+    for platform, (lane, priority, hours) in zip(MANY, order, strict=False):
+        task = await world.business_task(platform=platform, lane=lane)
+        await world.set("monitoring_collect_tasks", task, dispatch_priority=priority, enqueued_at=ago(hours=hours))
+        tasks.append(task)
+    await rounds(world.pool)
+    assert await dispatched(world) == tasks
+
+
+async def test_high_goes_first_and_no_new_normal_to_its_client(world: World, client: Desktop) -> None:
+    normal = await world.business_task(platform="doubao")
+    high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
+    await rounds(world.pool)
+    assert await dispatched(world) == [high]
+    hands = Hands(world, client)
+    [frame] = await hands.take()
+    await hands.start(frame)
+    await rounds(world.pool)
+    assert await dispatched(world) == [high]
+    elsewhere = await world.client()
+    await rounds(world.pool)
+    assert await dispatched(world) == [high, normal]
+    assert (await world.execution((await world.business(normal))["active_task_id"]))["target_client_id"] == elsewhere.id
+
+
+@pytest.mark.parametrize("budget", ["cluster", "tenant", "concurrency", "depth", "platform"])
+async def test_each_budget_stops_scheduled_work(world: World, client: Desktop, budget: str) -> None:
+    if budget == "cluster":
+        await world.setting("cluster_per_minute", 10)
+        await past_dispatches(world, client, 8, 5)
+    elif budget == "tenant":
+        await world.setting("tenant_per_minute", 8)
+        await past_dispatches(world, client, 8, 5)
+    elif budget == "concurrency":
+        for platform in ("kimi", "ernie"):
+            await scheduled(world, client, platform=platform)
+    elif budget == "depth":
+        await world.setting("client_queue_depth", 1)
+        await scheduled(world, client, platform="kimi", status="queued")
+    else:
+        await scheduled(world, await world.client(), status="queued")
+    waiting = await world.business_task()
+    await rounds(world.pool)
+    assert await dispatched(world) == []
+    await world.pool.execute(
+        "delete from desktop_tasks where id <> coalesce((select active_task_id from"
+        " monitoring_collect_tasks where id = $1), $2)",
+        waiting,
+        new_uuid(),
+    )
+    await rounds(world.pool)
+    assert waiting in await dispatched(world)
+
+
+@pytest.mark.parametrize("budget", ["cluster", "tenant", "depth"])
+async def test_high_passes_the_tenants_minute_the_queue_depth_and_the_share_of_scheduled_work(
+    world: World, client: Desktop, budget: str
+) -> None:
+    if budget == "depth":
+        await world.setting("client_queue_depth", 1)
+        await scheduled(world, client, platform="kimi", status="queued")
+    else:
+        await world.setting(f"{budget}_per_minute", 5)
+        await past_dispatches(world, client, 20, 5)
+    high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
+    await rounds(world.pool)
+    assert await dispatched(world) == [high]
+
+
+@pytest.mark.parametrize("budget", ["fuse", "concurrency", "platform"])
+async def test_high_waits_for_the_fuse_a_slot_and_the_platform(world: World, client: Desktop, budget: str) -> None:
+    if budget == "fuse":
+        await past_dispatches(world, client, 500, 5)
+    elif budget == "concurrency":
+        for platform in ("kimi", "ernie"):
+            await scheduled(world, client, platform=platform)
+    else:
+        await scheduled(world, await world.client())
+    await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
+    await rounds(world.pool)
+    assert await dispatched(world) == []
+
+
+async def test_a_sliding_minute_gives_back_only_what_has_left_it(world: World, client: Desktop) -> None:
+    await world.setting("tenant_per_minute", 6)
+    await world.platform_limit("qwen", 40)
+    await past_dispatches(world, client, 4, 62)
+    await past_dispatches(world, client, 3, 58)
+    for _ in range(8):
+        await world.business_task()
+    await rounds(world.pool)
+    assert len(await dispatched(world)) == 3
+    read = await reading(world.pool)
+    assert read.window_frees_in is not None
+    assert read.window_frees_in <= 2
+
+
+async def test_a_tenant_with_an_accept_since_the_reading_is_skipped_and_others_go_on(
+    world: World, client: Desktop
+) -> None:
+    await world.plan()
+    stale = await world.business_task(platform="doubao")
+    other = await World.create(world.pool, "Other")
+    await other.client()
+    theirs = await other.business_task()
+    read = await reading(world.pool)
+    await accepted(world, question_ids=[(await world.question()).id])
+    assert await write(world.pool, read) == 1
+    assert await dispatched(world) == [theirs]
+    assert (await world.business(stale))["active_task_id"] is None
+
+
+async def test_a_tenant_whose_accept_is_in_its_transaction_is_not_waited_for(world: World, client: Desktop) -> None:
+    await world.business_task()
+    read = await reading(world.pool)
+    async with transaction(world.pool) as accepting:
+        await accepting.execute("update tenants set interrupt_generation = interrupt_generation + 1")
+        assert await asyncio.wait_for(write(world.pool, read), 5) == 0
+
+
+async def test_two_writers_of_one_reading_dispatch_each_task_once(world: World, client: Desktop) -> None:
+    tasks = [await world.business_task(platform=platform) for platform in MANY]
+    read = await reading(world.pool)
+    written = await asyncio.gather(*(write(world.pool, read) for _ in range(4)))
+    assert sum(written) == len(tasks)
+    assert sorted(await dispatched(world)) == tasks
+    assert await whole(world)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["status = 'skipped'", "dispatch_lane = 'retry', dispatch_priority = 50", "target_client_id = $2"],
+)
+async def test_a_task_that_changed_since_the_reading_is_left_alone(world: World, client: Desktop, change: str) -> None:
+    task, elsewhere = await world.business_task(), await world.client(online=False)
+    read = await reading(world.pool)
+    arguments = (elsewhere.id,) if "$2" in change else ()
+    await world.pool.execute(f"update monitoring_collect_tasks set {change} where id = $1", task, *arguments)
+    assert await write(world.pool, read) == 0
+    assert await world.pool.fetchval("select count(*) from desktop_tasks") == 0
+
+
+async def test_a_live_execution_task_bars_a_second_one(world: World, client: Desktop) -> None:
+    task = await world.business_task()
+    read = await reading(world.pool)
+    await world.execution_task(task, client.id)
+    await world.set("monitoring_collect_tasks", task, active_task_id=None)
+    assert await write(world.pool, read) == 0
+
+
+async def test_a_slot_under_interrupt_is_free_for_its_preemptor_alone(world: World) -> None:
+    await world.plan()
+    client = await world.client(max_concurrent=1)
+    await scheduled(world, client, platform="doubao")
+    rival = await world.request(client_id=client.id)
+    theirs = await world.business_task(platform="kimi", lane=Lane.HIGH, request_id=rival, client_id=client.id)
+    answer = await accepted(world, question_ids=[(await world.question()).id])
+    await rounds(world.pool)
+    mine = await world.pool.fetchval(
+        "select id from monitoring_collect_tasks where collect_request_id = $1", answer.request_id
+    )
+    assert await dispatched(world) == [mine]
+    assert (await world.business(theirs))["active_task_id"] is None
+
+
+async def test_a_platform_under_interrupt_on_the_same_client_is_free_for_its_preemptor(world: World) -> None:
+    await world.plan()
+    client = await world.client(max_concurrent=1)
+    await scheduled(world, client, platform="qwen")
+    await accepted(world, question_ids=[(await world.question()).id])
+    assert await rounds(world.pool) == 1
+
+
+async def test_tasks_bound_to_a_busy_client_do_not_hide_those_of_others(world: World) -> None:
+    busy, idle = await world.client(max_concurrent=1), await world.client()
+    await scheduled(world, busy, platform="doubao")
+    one, two = await world.request(client_id=busy.id), await world.request(client_id=idle.id)
+    for _ in range(HEADS + 5):
+        await world.business_task(lane=Lane.HIGH, request_id=one, client_id=busy.id)
+    task = await world.business_task(lane=Lane.HIGH, request_id=two, client_id=idle.id)
+    await rounds(world.pool)
+    assert await dispatched(world) == [task]
+
+
+async def test_a_workspace_without_a_client_does_not_hide_the_others_work(world: World, client: Desktop) -> None:
+    lonely = await world.pool.fetchval(
+        "insert into workspaces (tenant_id, name) values ($1, 'lonely') returning id", world.tenant_id
+    )
+    for _ in range(HEADS + 5):
+        await world.set("monitoring_collect_tasks", await world.business_task(), workspace_id=lonely)
+    task = await world.business_task()
+    await rounds(world.pool)
+    assert await dispatched(world) == [task]
+
+
+async def test_retry_waits_while_much_normal_work_waits_even_on_one_platform(world: World, client: Desktop) -> None:
+    for _ in range(60):
+        await world.business_task()
+    retry = await world.business_task(platform="doubao", lane=Lane.RETRY)
+    await rounds(world.pool)
+    assert retry not in await dispatched(world)
+    await world.pool.execute(
+        "update monitoring_collect_tasks set status = 'skipped' where id in (select id from monitoring_collect_tasks"
+        " where active_task_id is null and dispatch_lane = 'normal' limit 20)"
+    )
+    await rounds(world.pool)
+    assert retry in await dispatched(world)
+
+
+async def test_platform_concurrency_is_the_tenants_or_everybodys(world: World, client: Desktop) -> None:
+    other = await World.create(world.pool, "Other")
+    await scheduled(other, await other.client())
+    await world.setting("platform_concurrency_scope", "global")
+    task = await world.business_task()
+    await rounds(world.pool)
+    assert await dispatched(world) == []
+    await world.setting("platform_concurrency_scope", "tenant")
+    await rounds(world.pool)
+    assert await dispatched(world) == [task]
+
+
+async def test_an_unknown_task_holds_its_platform_but_no_place_in_the_queue(world: World, client: Desktop) -> None:
+    await world.setting("client_queue_depth", 1)
+    unknown = await scheduled(world, client)
+    await world.set("desktop_tasks", unknown, status="unknown")
+    same, another = await world.business_task(), await world.business_task(platform="doubao")
+    await rounds(world.pool)
+    assert await dispatched(world) == [another]
+    assert (await world.business(same))["active_task_id"] is None
+
+
+async def test_a_task_waits_until_its_time_has_come(world: World, client: Desktop) -> None:
+    task = await world.business_task()
+    await world.set("monitoring_collect_tasks", task, dispatch_after=ago(seconds=-60))
+    await rounds(world.pool)
+    assert await dispatched(world) == []
+
+
+@pytest.mark.parametrize("change", ["paused = true", "healthy = false", "online = false", "revoked_at = now()"])
+async def test_a_client_that_may_not_work_gets_nothing(world: World, client: Desktop, change: str) -> None:
+    await world.pool.execute(f"update desktop_clients set {change}")
+    await world.business_task()
+    assert await rounds(world.pool) == 0
+
+
+async def holds_of(world: World, client_id: UUID) -> int:
+    found: int = await world.pool.fetchval("select count(*) from desktop_tasks where target_client_id = $1", client_id)
+    return found
+
+
+async def test_unbound_work_goes_to_the_client_with_most_room_and_the_fewest_aborts(world: World) -> None:
+    shaky, steady = await world.client(), await world.client()
+    lease = await world.leased(shaky, platform="xai")
+    await world.set("desktop_task_attempts", lease.attempt_id, ended_at=ago(seconds=5), outcome="returned")
+    await world.set("desktop_tasks", lease.task_id, status="aborted", lease_expires_at=None)
+    await world.set("monitoring_collect_tasks", lease.business_id, status="skipped", active_task_id=None)
+    for platform in ("qwen", "doubao", "kimi"):
+        await world.business_task(platform=platform)
+    await rounds(world.pool)
+    assert (await holds_of(world, steady.id), await holds_of(world, shaky.id)) == (2, 2)

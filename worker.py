@@ -1,0 +1,218 @@
+"""Composition root of the worker process: workflows, their effects, and the resident loops."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Worker
+
+from activities.batches import BatchActivities, PlanActivities
+from activities.coordinator import Coordinator
+from activities.ingest import IngestShard
+from activities.outbox_pump import OutboxPump
+from activities.presence import PresenceSweeper
+from activities.projections import ProjectionRebuilder
+from activities.requests import RequestActivities
+from activities.resident import Loop, ResidentActivities
+from activities.signal_pump import SignalPump
+from broker.connection import BrokerConnection
+from broker.consumer import IngestConsumer
+from broker.publisher import Publisher
+from broker.results import dead_letter
+from domain.messages import (
+    PROCESS_QUEUE,
+    RESIDENT_QUEUE,
+    SCAN_SCHEDULE_ID,
+    ResidentStart,
+    resident_workflow_id,
+)
+from settings import Settings
+from store.database import Pool, open_pool
+from store.listen import Listener
+from store.raw_answers import RawAnswers
+from workflows.collect_now import CollectNow
+from workflows.resident import Resident
+from workflows.scan_plans import ScanPlans
+from workflows.scheduled_batch import ScheduledBatch
+
+log = logging.getLogger(__name__)
+
+# Local activities of the process queue run in a click's path; residents must not starve them of slots.
+PROCESS_SLOTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the activities are made of; opened once a process."""
+
+    settings: Settings
+    pool: Pool
+    listener: Listener
+    temporal: Client
+    broker: BrokerConnection
+    publisher: Publisher
+    raw_answers: RawAnswers
+
+
+@asynccontextmanager
+async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
+    """Connect to every part; closes in reverse order."""
+    async with AsyncExitStack() as stack:
+        pool = await open_pool(settings.database_url, size=settings.database_pool_size, name="giveway-worker")
+        stack.push_async_callback(pool.close)
+        listener = await stack.enter_async_context(Listener(settings.database_url))
+        temporal = await connect_temporal(settings)
+        # Two connections: under a memory alarm the broker blocks a whole connection that publishes, consumers too.
+        broker = await stack.enter_async_context(BrokerConnection(settings.amqp_url, name="giveway-ingest"))
+        outgoing = await stack.enter_async_context(BrokerConnection(settings.amqp_url, name="giveway-outbox"))
+        publisher = Publisher(outgoing, shards=settings.ingest_shards, prefix=settings.amqp_prefix)
+        raw_answers = RawAnswers(settings.raw_store_url)
+        yield Resources(settings, pool, listener, temporal, broker, publisher, raw_answers)
+
+
+async def connect_temporal(settings: Settings) -> Client:
+    """A client with the pydantic converter, as everywhere."""
+    return await Client.connect(
+        settings.temporal_address, namespace=settings.temporal_namespace, data_converter=pydantic_data_converter
+    )
+
+
+def resident_loops(resources: Resources) -> dict[str, Loop]:
+    """The loop of each role."""
+    pool, listener = resources.pool, resources.listener
+    ingest = IngestShard(
+        pool, partial(_ingest_consumer, resources), resources.raw_answers, partial(dead_letter, resources.publisher)
+    )
+    return {
+        "coordinator": _single(Coordinator(pool, listener).run),
+        "outbox-pump": _single(OutboxPump(pool, listener, resources.publisher).run),
+        "signal-pump": _single(SignalPump(pool, listener, resources.temporal).run),
+        "presence": _single(PresenceSweeper(pool).run),
+        "projections": _single(ProjectionRebuilder(pool, listener).run),
+        "ingest": ingest.run,
+    }
+
+
+def _ingest_consumer(resources: Resources, shard: int) -> IngestConsumer:
+    settings = resources.settings
+    return IngestConsumer(resources.broker, shard, shards=settings.ingest_shards, prefix=settings.amqp_prefix)
+
+
+def _single(run: Callable[[str, int], Coroutine[Any, Any, None]]) -> Loop:
+    """A role with one shard."""
+
+    async def loop(name: str, epoch: int, _shard: int) -> None:
+        await run(name, epoch)
+
+    return loop
+
+
+def resident_starts(settings: Settings) -> list[ResidentStart]:
+    """One resident a role, one ingest resident a shard."""
+    single = ("coordinator", "outbox-pump", "signal-pump", "presence", "projections")
+    shards = [ResidentStart(role="ingest", shard=shard) for shard in range(settings.ingest_shards)]
+    return [ResidentStart(role=role) for role in single] + shards
+
+
+def build_workers(resources: Resources) -> list[Worker]:
+    """The worker of the process queue and the worker of the residents."""
+    requests, batches = RequestActivities(resources.pool), BatchActivities(resources.pool)
+    plans = PlanActivities(resources.pool, resources.temporal)
+    residents = ResidentActivities(resources.pool, resident_loops(resources))
+    process = Worker(
+        resources.temporal,
+        task_queue=PROCESS_QUEUE,
+        workflows=[CollectNow, ScheduledBatch, ScanPlans, Resident],
+        activities=[
+            requests.accept_request,
+            requests.find_accepted,
+            requests.read_request,
+            requests.set_request_hint,
+            requests.release_client,
+            requests.force_release,
+            requests.expire_request,
+            requests.end_request,
+            requests.cancel_request,
+            batches.materialise,
+            batches.read_batch,
+            batches.expire_batch,
+            batches.cancel_batch,
+            batches.rebalance_batch,
+            batches.finish_batch,
+            plans.scan_plans,
+        ],
+        max_concurrent_activities=PROCESS_SLOTS,
+        max_concurrent_local_activities=PROCESS_SLOTS,
+        graceful_shutdown_timeout=timedelta(seconds=5),
+    )
+    resident = Worker(
+        resources.temporal,
+        task_queue=RESIDENT_QUEUE,
+        activities=[residents.run_resident],
+        max_concurrent_activities=64,
+        # 5 s without a heartbeat move a resident: the SDK must not hold them back longer.
+        max_heartbeat_throttle_interval=timedelta(seconds=1.5),
+        graceful_shutdown_timeout=timedelta(seconds=1),
+    )
+    return [process, resident]
+
+
+async def ensure_started(resources: Resources) -> None:
+    """Residents and the scan schedule exist, whoever started them first."""
+    for start in resident_starts(resources.settings):
+        await resources.temporal.start_workflow(
+            "Resident",
+            start,
+            id=resident_workflow_id(start.role, start.shard),
+            task_queue=PROCESS_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"resident {start.role}/{start.shard}",
+        )
+    await _ensure_schedule(resources.temporal)
+
+
+async def _ensure_schedule(client: Client) -> None:
+    schedule = Schedule(
+        action=ScheduleActionStartWorkflow("ScanPlans", id="scan-plans", task_queue=PROCESS_QUEUE),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(minutes=1))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=1)),
+    )
+    try:
+        await client.create_schedule(SCAN_SCHEDULE_ID, schedule, trigger_immediately=True)
+    except ScheduleAlreadyRunningError:
+        return
+
+
+def _announce(path: str) -> None:
+    """Tell the supervisor, if there is one, that this process serves."""
+    if path:
+        Path(path).write_text("ready\n", encoding="utf-8")
+
+
+async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve both queues until `stop`; running activities are handed over to the next worker."""
+    async with open_resources(settings) as resources, AsyncExitStack() as running:
+        for built in build_workers(resources):
+            await running.enter_async_context(built)
+        await ensure_started(resources)
+        _announce(settings.giveway_ready_file)
+        log.info("worker ready on %s and %s", PROCESS_QUEUE, RESIDENT_QUEUE)
+        await stop.wait()

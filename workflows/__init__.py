@@ -1,0 +1,1 @@
+"""Temporal workflows, one a file: order of steps, signals, generations, deadlines. No traffic, no I/O."""

@@ -1,0 +1,308 @@
+"""One collect-now request, from the accept to its last task (1-dispatch §1.5).
+
+The workflow waits on signals and timers and acts by local activities; the truth is the request's row. A lost signal
+costs latency only: at every deadline the effect looks at the database again. A run that lost its accept (a worker was
+killed before it answered, a reset) finds it in the row.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from activities.requests import RequestActivities
+    from domain.messages import (
+        AcceptCommand,
+        AcceptOutcome,
+        AcceptResult,
+        ClientBound,
+        ClientLost,
+        CollectNowResult,
+        CollectNowStart,
+        Dispatched,
+        InterruptSettled,
+        RequestCounters,
+        RequestRef,
+        SearchAttribute,
+        Superseded,
+        TasksTerminal,
+    )
+    from workflows.alarm import Alarm
+    from workflows.request_state import WAITING_FOR_SAFE_POINT, RequestState
+
+ACCEPT_WITHIN = timedelta(seconds=10)
+
+TENANT = SearchAttributeKey.for_keyword(SearchAttribute.TENANT)
+BRAND = SearchAttributeKey.for_keyword(SearchAttribute.BRAND)
+CLIENT = SearchAttributeKey.for_keyword(SearchAttribute.CLIENT)
+BUSINESS_DATE = SearchAttributeKey.for_keyword(SearchAttribute.BUSINESS_DATE)
+STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
+GENERATION = SearchAttributeKey.for_int(SearchAttribute.GENERATION)
+
+RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5))
+
+Answer = TypeVar("Answer")
+Effect = Callable[[RequestActivities, RequestRef], Coroutine[Any, Any, RequestCounters]]
+
+
+@workflow.defn(name="CollectNow")
+class CollectNow:
+    """Follows one request; signal handlers only record, the main loop acts."""
+
+    @workflow.init
+    def __init__(self, start: CollectNowStart) -> None:
+        self._start = start
+        self._state = RequestState()
+        self._news = False
+        self._closing = False
+        self._shown: tuple[UUID | None, int] = (None, 0)
+        self._alarm = Alarm()
+
+    @workflow.run
+    async def run(self, start: CollectNowStart) -> CollectNowResult:
+        """Wait for the accept, follow the request to its end; a cancel withdraws it first."""
+        try:
+            result = await self._follow()
+        except (asyncio.CancelledError, FailureError) as error:
+            # A cancel that interrupts an effect arrives as that effect's failure.
+            if is_cancelled_exception(error):
+                await self._withdraw()
+            await self._leave()
+            raise
+        await self._leave()
+        return result
+
+    async def _leave(self) -> None:
+        self._alarm.stop()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    # --- the update ------------------------------------------------------------------------------------------
+
+    @workflow.update
+    async def accept(self, command: AcceptCommand) -> AcceptResult:
+        """Run the accept transaction; the same answer when it is asked again."""
+        if self._state.accepted is None:
+            result = await workflow.execute_local_activity_method(
+                RequestActivities.accept_request,
+                command,
+                start_to_close_timeout=timedelta(seconds=4),
+                schedule_to_close_timeout=timedelta(seconds=8),
+                retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=50)),
+            )
+            self._state.record_accept(result, workflow.now())
+            self._news = True
+        assert self._state.accepted is not None
+        return self._state.accepted
+
+    @accept.validator
+    def refuse_late(self, command: AcceptCommand) -> None:
+        """Past the deadline the caller has been told 503: accepting now would surprise."""
+        if self._closing or workflow.now() > command.deadline:
+            raise ApplicationError("the accept came after its deadline; send the call again", type="deadline_passed")
+
+    # --- the signals -----------------------------------------------------------------------------------------
+
+    def _is_new(self, outbox_id: int) -> bool:
+        """Drops a repeated delivery; everything new wakes the main loop."""
+        if not self._state.first_time(outbox_id):
+            return False
+        self._news = True
+        return True
+
+    @workflow.signal
+    def dispatched(self, signal: Dispatched) -> None:
+        """The first frame was written."""
+        if self._is_new(signal.outbox_id):
+            self._state.dispatched = max(self._state.dispatched, signal.count)
+
+    @workflow.signal
+    def interrupt_settled(self, signal: InterruptSettled) -> None:
+        """A victim stopped, finished or was revoked."""
+        if self._is_new(signal.outbox_id):
+            self._state.settle(signal, workflow.now())
+
+    @workflow.signal
+    def client_lost(self, signal: ClientLost) -> None:
+        """30 s of silence on the client."""
+        if self._is_new(signal.outbox_id):
+            self._state.lose(signal)
+
+    @workflow.signal
+    def client_bound(self, signal: ClientBound) -> None:
+        """The coordinator found a client; an older binding than the one known is ignored."""
+        if self._is_new(signal.outbox_id):
+            self._state.bind(signal.client_id, signal.generation, signal.interrupts, workflow.now())
+
+    @workflow.signal
+    def tasks_terminal(self, signal: TasksTerminal) -> None:
+        """Counters of the request."""
+        if self._is_new(signal.outbox_id):
+            self._state.count(signal)
+
+    @workflow.signal
+    def superseded(self, signal: Superseded) -> None:
+        """A newer accept took everything that was left."""
+        if self._is_new(signal.outbox_id):
+            self._state.superseded_by, self._state.said_to_end = signal.by, True
+
+    # --- what the workflow does ------------------------------------------------------------------------------
+
+    async def _follow(self) -> CollectNowResult:
+        await self._wait_for_accept()
+        accepted = self._state.accepted
+        if accepted is None:
+            return CollectNowResult(status="abandoned")
+        if accepted.outcome is not AcceptOutcome.ACCEPTED:
+            self._state.status = "duplicate" if accepted.outcome is AcceptOutcome.REPLAYED else "refused"
+            return CollectNowResult(status=self._state.status)
+        self._show_accepted(accepted)
+        while not self._state.ended:
+            await self._wait_for_news()
+            await self._act()
+        return self._conclude()
+
+    async def _wait_for_accept(self) -> None:
+        """Update-with-start is not atomic: a run without an accepted update must not stay open."""
+        if not self._start.resume:
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: self._state.accepted is not None, timeout=ACCEPT_WITHIN)
+        await self._settle_accept()
+
+    async def _settle_accept(self) -> None:
+        """From here on no accept comes in. One that this run does not know of may have committed: the row says."""
+        self._closing = self._state.accepted is None
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if self._state.accepted is not None:
+            return
+        found = await self._run(RequestActivities.find_accepted, self._ref())
+        if found is not None:
+            self._state.record_accept(found, workflow.now())
+            self._state.said_to_end = self._news = True
+
+    async def _wait_for_news(self) -> None:
+        self._alarm.set(min(self._state.deadlines()))
+        await workflow.wait_condition(lambda: self._news or self._alarm.rang)
+        self._news = False
+
+    async def _act(self) -> None:
+        """Whatever is due now, in the order of the specification's table."""
+        await self._release_lost_clients()
+        await self._warn_if_undispatched()
+        await self._chase_interrupts()
+        await self._end_if_due()
+        self._show()
+
+    async def _release_lost_clients(self) -> None:
+        while self._state.lost_clients:
+            client_id = self._state.lost_clients.pop(0)
+            await self._apply(RequestActivities.release_client, client_id=client_id)
+            if self._state.client_id == client_id:
+                self._state.client_id = None
+
+    async def _warn_if_undispatched(self) -> None:
+        state = self._state
+        if state.dispatched or state.warned or workflow.now() < self._state.warn_at:
+            return
+        state.warned = True
+        hint = "waiting_for_platform" if state.client_id else "waiting_for_client"
+        await self._apply(RequestActivities.set_request_hint, reason=hint)
+        if not state.dispatched:
+            workflow.logger.warning("nothing dispatched within 30 s")
+
+    async def _chase_interrupts(self) -> None:
+        now = workflow.now()
+        for (client_id, generation), asked in list(self._state.interrupts.items()):
+            if asked.outstanding and not asked.soft_noted and now >= self._state.soft_at(asked):
+                asked.soft_noted = True
+                await self._apply(RequestActivities.set_request_hint, reason=WAITING_FOR_SAFE_POINT)
+            if asked.outstanding and not asked.released and now >= self._state.hard_at(asked):
+                asked.released = True
+                effect = RequestActivities.force_release
+                revoked = await self._apply(effect, client_id=client_id, generation=generation)
+                if revoked:
+                    workflow.logger.error("interrupt not settled at the hard timeout; %d leases revoked", revoked)
+        if self._state.hint == WAITING_FOR_SAFE_POINT and not self._state.waits_for_safe_point:
+            await self._apply(RequestActivities.set_request_hint, reason=None)
+
+    async def _end_if_due(self) -> None:
+        state, now = self._state, workflow.now()
+        if state.said_to_end:
+            state.said_to_end = False
+            await self._apply(RequestActivities.read_request)
+        if not state.ended and not state.dispatched and now >= state.ttl_at:
+            await self._apply(RequestActivities.expire_request)
+        if not state.ended and now >= state.hard_end_at:
+            await self._apply(RequestActivities.end_request)
+
+    async def _withdraw(self) -> None:
+        """Cancelled: waiting tasks return, running ones finish and count."""
+        await self._settle_accept()
+        accepted = self._state.accepted
+        if accepted is None or accepted.outcome is not AcceptOutcome.ACCEPTED:
+            return
+        while not self._state.ended:
+            if self._state.withdraw_is_due(workflow.now()):
+                await self._apply(RequestActivities.cancel_request)
+            await self._end_if_due()
+            if not self._state.ended:
+                self._show()
+                await self._wait_for_news()
+        self._conclude()
+
+    def _conclude(self) -> CollectNowResult:
+        state = self._state
+        workflow.upsert_search_attributes([STATUS.value_set(state.status)])
+        self._show()
+        return CollectNowResult(
+            status=state.status, requested=state.requested, completed=state.completed, failed=state.failed
+        )
+
+    async def _apply(
+        self, effect: Effect, *, client_id: UUID | None = None, generation: int | None = None, reason: str | None = None
+    ) -> int:
+        """Run one effect and take over what the request is after it; returns how many rows it touched."""
+        ref = self._ref().model_copy(update={"client_id": client_id, "generation": generation, "reason": reason})
+        counters = await self._run(effect, ref)
+        self._state.take_over(counters)
+        return counters.touched
+
+    def _ref(self) -> RequestRef:
+        return RequestRef(request_id=self._start.request_id, tenant_id=self._start.tenant_id)
+
+    async def _run(
+        self, activity: Callable[[RequestActivities, RequestRef], Coroutine[Any, Any, Answer]], ref: RequestRef
+    ) -> Answer:
+        return await workflow.execute_local_activity_method(
+            activity, ref, start_to_close_timeout=timedelta(seconds=10), retry_policy=RETRY
+        )
+
+    # --- what operators see ----------------------------------------------------------------------------------
+
+    def _show_accepted(self, accepted: AcceptResult) -> None:
+        workflow.upsert_search_attributes(
+            [
+                TENANT.value_set(str(self._start.tenant_id)),
+                BRAND.value_set(str(self._start.brand_id)),
+                BUSINESS_DATE.value_set(str(accepted.business_date)),
+                STATUS.value_set(self._state.status),
+                *self._binding(),
+            ]
+        )
+        self._show()
+
+    def _binding(self) -> list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int]]:
+        self._shown = (self._state.client_id, self._state.generation)
+        client_id, generation = self._shown
+        return [CLIENT.value_set(str(client_id) if client_id else "none"), GENERATION.value_set(generation)]
+
+    def _show(self) -> None:
+        workflow.set_current_details(self._state.summary())
+        if self._shown != (self._state.client_id, self._state.generation):
+            workflow.upsert_search_attributes(self._binding())

@@ -1,0 +1,204 @@
+"""What the CollectNow workflow knows of its request, and when something is due."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from domain.messages import (
+    AcceptOutcome,
+    AcceptResult,
+    ClientLost,
+    CollectNowAnswer,
+    InterruptSettled,
+    RequestCounters,
+    TasksTerminal,
+)
+
+WARN_UNDISPATCHED_AFTER: Final = timedelta(seconds=30)
+# After a cancel: a running task whose attempt fails waits again, so look again; each time twice as late.
+FIRST_RECHECK: Final = timedelta(seconds=30)
+OPEN_STATUSES: Final = frozenset({"starting", "accepted", "dispatching", "running"})
+WAITING_FOR_SAFE_POINT: Final = "waiting_for_safe_point"
+
+
+@dataclass
+class Interrupt:
+    """Orders to stop, given to one client at one generation."""
+
+    asked_at: datetime
+    outstanding: int
+    soft_noted: bool = False
+    released: bool = False
+
+
+@dataclass
+class RequestState:
+    """Everything the workflow knows of its request."""
+
+    accepted: AcceptResult | None = None
+    status: str = "starting"
+    hint: str | None = None
+    requested: int = 0
+    dispatched: int = 0
+    completed: int = 0
+    failed: int = 0
+    client_id: UUID | None = None
+    generation: int = 0
+    accepted_at: datetime | None = None
+    warned: bool = False
+    superseded_by: UUID | None = None
+    # A signal says that nothing is left; the row decides.
+    said_to_end: bool = False
+    lost_clients: list[UUID] = field(default_factory=list)
+    lost_epochs: dict[UUID, int] = field(default_factory=dict)
+    interrupts: dict[tuple[UUID, int], Interrupt] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+    recheck_at: datetime | None = None
+    recheck_after: timedelta = FIRST_RECHECK
+
+    @property
+    def ended(self) -> bool:
+        """The row is terminal."""
+        return self.status not in OPEN_STATUSES
+
+    # --- the accept and the signals; signals may come first -----------------------------------------------------
+
+    def record_accept(self, result: AcceptResult, now: datetime) -> None:
+        """Take over what the accept transaction did; signals that came before it know better."""
+        if self.accepted is not None:
+            return
+        self.accepted = result
+        if result.outcome is not AcceptOutcome.ACCEPTED or result.answer is None:
+            return
+        answer = result.answer
+        self.status, self.accepted_at = result.status, now
+        if self.ended:
+            # Accepted again by a run that was reset: the row has the counters too.
+            self.status, self.said_to_end = "running", True
+        self.requested = self.requested or answer.affected_task_count
+        self.generation = max(self.generation, answer.interrupt_generation)
+        if self.generation == answer.interrupt_generation:
+            self.client_id = answer.target_client_id
+        if answer.interrupt_requested_count and answer.target_client_id is not None:
+            asked = Interrupt(now, answer.interrupt_requested_count)
+            self.interrupts.setdefault((answer.target_client_id, answer.interrupt_generation), asked)
+
+    def first_time(self, outbox_id: int) -> bool:
+        """Whether this outbox row was not handled before; 0 is no row's."""
+        if outbox_id in self.seen:
+            return False
+        if outbox_id:
+            self.seen.add(outbox_id)
+        return True
+
+    def settle(self, signal: InterruptSettled, now: datetime) -> None:
+        """Totals of one client's generation; before the accept is known they are all that is known."""
+        key = (signal.client_id, signal.generation)
+        if self.accepted is None:
+            self.interrupts.setdefault(key, Interrupt(now, signal.outstanding))
+        if key in self.interrupts:
+            asked = self.interrupts[key]
+            asked.outstanding = min(asked.outstanding, signal.outstanding)
+
+    def lose(self, signal: ClientLost) -> None:
+        """The client is lost; a loss of an epoch already seen, or an older one, is ignored."""
+        if signal.epoch > self.lost_epochs.get(signal.client_id, -1):
+            self.lost_epochs[signal.client_id] = signal.epoch
+            self.lost_clients.append(signal.client_id)
+
+    def bind(self, client_id: UUID, generation: int, interrupts: int, now: datetime) -> None:
+        """Bound to a client, unless a newer binding is known."""
+        if generation <= self.generation:
+            return
+        self.client_id, self.generation = client_id, generation
+        if interrupts:
+            self.interrupts.setdefault((client_id, generation), Interrupt(now, interrupts))
+
+    def count(self, signal: TasksTerminal) -> None:
+        """Totals of the request."""
+        self.completed, self.failed = signal.completed, signal.failed
+        self.requested = signal.completed + signal.failed + signal.remaining
+        self.said_to_end = self.said_to_end or signal.remaining == 0
+
+    def take_over(self, counters: RequestCounters) -> None:
+        """The request as an effect left it."""
+        self.status, self.hint = counters.status, counters.hint
+        self.requested, self.dispatched = counters.requested, max(self.dispatched, counters.dispatched)
+        self.completed, self.failed = counters.completed, counters.failed
+
+    # --- when something is due -------------------------------------------------------------------------------------
+
+    def deadlines(self) -> list[datetime]:
+        """Every moment at which something is to be done if nothing comes before."""
+        if self.recheck_at is not None:
+            return [self.hard_end_at, self.recheck_at]
+        times = [self.hard_end_at]
+        if not self.dispatched:
+            times += [self.ttl_at] if self.warned else [self.warn_at, self.ttl_at]
+        for asked in self.interrupts.values():
+            if asked.outstanding and not asked.soft_noted:
+                times.append(self.soft_at(asked))
+            if asked.outstanding and not asked.released:
+                times.append(self.hard_at(asked))
+        return times
+
+    def withdraw_is_due(self, now: datetime) -> bool:
+        """Whether the cancel is to be applied now: at once, then again at growing distances."""
+        if self.recheck_at is not None and now < self.recheck_at:
+            return False
+        self.recheck_at = now + self.recheck_after
+        self.recheck_after *= 2
+        return True
+
+    @property
+    def waits_for_safe_point(self) -> bool:
+        """Whether an interrupt is past its soft timeout, not settled, and its victim not revoked."""
+        return any(asked.outstanding and asked.soft_noted and not asked.released for asked in self.interrupts.values())
+
+    @property
+    def _answer(self) -> CollectNowAnswer:
+        assert self.accepted is not None
+        assert self.accepted.answer is not None
+        return self.accepted.answer
+
+    @property
+    def ttl_at(self) -> datetime:
+        """Nothing dispatched until then: timed out."""
+        return self._answer.ttl_expires_at
+
+    @property
+    def warn_at(self) -> datetime:
+        """Nothing dispatched until then: a warning and a hint."""
+        assert self.accepted_at is not None
+        return min(self.accepted_at + WARN_UNDISPATCHED_AFTER, self.ttl_at)
+
+    @property
+    def hard_end_at(self) -> datetime:
+        """The end of the request, whatever is left."""
+        assert self.accepted is not None
+        return self.accepted.hard_deadline or self.ttl_at
+
+    def soft_at(self, asked: Interrupt) -> datetime:
+        """The victim should have reached a safe point."""
+        assert self.accepted is not None
+        return asked.asked_at + timedelta(milliseconds=self.accepted.soft_timeout_ms)
+
+    def hard_at(self, asked: Interrupt) -> datetime:
+        """The victim's lease is revoked."""
+        assert self.accepted is not None
+        return asked.asked_at + timedelta(milliseconds=self.accepted.hard_timeout_ms)
+
+    def summary(self) -> str:
+        """Markdown for the Temporal UI's current details."""
+        waiting = sum(asked.outstanding for asked in self.interrupts.values())
+        lines = [
+            f"**{self.status}**: {self.completed} completed, {self.failed} failed of {self.requested} tasks",
+            f"- client: `{self.client_id or 'none online'}`, generation {self.generation}",
+            f"- dispatched: {self.dispatched}; interrupts not settled: {waiting}",
+        ]
+        if self.hint:
+            lines.append(f"- hint: {self.hint}")
+        if self.superseded_by:
+            lines.append(f"- superseded by `{self.superseded_by}`")
+        return "\n".join(lines)
