@@ -48,13 +48,16 @@ class Journal:
         running = self._busy.get(client_id, {}).values()
         return sum(task.lane != Lane.HIGH and task.phase not in PAST_SAFE_POINTS for task in running)
 
-    async def wait_until_busy(self, client_ids: list[str], slots: int, timeout: float) -> str | None:
-        """The first client whose slots all run preemptible scheduled tasks; None after `timeout` seconds."""
+    async def wait_until_busy(self, client_ids: list[str], slots: int, finished: int, timeout: float) -> str | None:
+        """The first client whose slots all run preemptible scheduled tasks, once `finished` questions were answered.
+
+        None after `timeout` seconds.
+        """
         try:
             async with asyncio.timeout(timeout):
                 while True:
                     busy = [one for one in client_ids if self.preemptible(one) >= slots]
-                    if busy:
+                    if busy and sum(event.kind is EventKind.FINISHED for event in self.events) >= finished:
                         return busy[0]
                     self._changed.clear()
                     await self._changed.wait()
