@@ -22,7 +22,6 @@ class Settings(BaseSettings):
     amqp_prefix: str = ""
     temporal_address: str = "127.0.0.1:7233"
     temporal_namespace: str = "giveway"
-    temporal_ui_url: str = "http://127.0.0.1:8233"
 
     api_host: str = "127.0.0.1"
     api_port: int = 8000

@@ -37,13 +37,7 @@ from broker.connection import BrokerConnection
 from broker.consumer import IngestConsumer
 from broker.publisher import Publisher
 from broker.results import dead_letter
-from domain.messages import (
-    PROCESS_QUEUE,
-    RESIDENT_QUEUE,
-    SCAN_SCHEDULE_ID,
-    ResidentStart,
-    resident_workflow_id,
-)
+from domain.messages import PROCESS_QUEUE, RESIDENT_QUEUE, SCAN_SCHEDULE_ID, ResidentStart, resident_workflow_id
 from settings import Settings
 from store.database import Pool, open_pool
 from store.listen import Listener

@@ -15,8 +15,8 @@ from activities.outages import through_outages
 from broker.consumer import Received
 from broker.results import decode_result
 from domain.errors import FencedOut, GivewayError
-from domain.messages import ResultMessage
 from domain.settlement import DUPLICATE
+from domain.transport import ResultMessage
 from store.database import Pool, transaction
 from store.facts import AttemptContext, BrandNames, read_brands, read_contexts, write_facts
 from store.raw_answers import RawAnswerRefused, RawAnswers, raw_answer_key

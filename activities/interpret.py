@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.answers import Answer, AnswerKind, read_answer
-from domain.messages import ResultMessage
 from domain.parsing.result import ParsedAnswer, parse_answer
+from domain.transport import ResultMessage
 from store.facts import AttemptContext, BrandNames, ParseFact, RunFact
 from store.settlement import Ending
 

@@ -16,8 +16,10 @@ T = TypeVar("T")
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 
-# Classes of SQLSTATE that blame the data: data exception and integrity constraint violation.
-DATA_CLASSES: Final = ("22", "23")
+# Classes of SQLSTATE that pass by themselves or by an operator's hand: connection, transaction state and rollback,
+# authorisation, catalogue (no such database), not migrated yet, resources, locks, intervention, system. Every other one
+# may be the message's fault: waiting for it would stop a shard for ever.
+WAITED_FOR: Final = frozenset({"08", "25", "28", "3D", "40", "42", "53", "55", "57", "58"})
 
 
 def is_outage(error: Exception) -> bool:
@@ -25,7 +27,7 @@ def is_outage(error: Exception) -> bool:
     if isinstance(error, GivewayError):
         return error.retryable
     if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "")[:2] not in DATA_CLASSES
+        return (error.sqlstate or "")[:2] in WAITED_FOR
     return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError)
 
 

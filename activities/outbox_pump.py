@@ -10,7 +10,7 @@ import orjson
 
 from activities.pump_loop import Round, run_pump
 from broker.publisher import Outcome, Outgoing, Publisher
-from domain.messages import DISPATCH_EXCHANGE, OUTBOX_ID_HEADER
+from domain.transport import DISPATCH_EXCHANGE, OUTBOX_ID_HEADER
 from store.database import Pool
 from store.listen import OUTBOX_AMQP, Listener
 from store.outbox_pump import PendingOutbox, PendingRow, RowOutcome

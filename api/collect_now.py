@@ -9,13 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import TemporalError
 
 from domain.errors import DispatchUnavailable, GivewayError
-from domain.messages import (
-    PROCESS_QUEUE,
-    AcceptCommand,
-    AcceptResult,
-    CollectNowStart,
-    collect_now_workflow_id,
-)
+from domain.messages import PROCESS_QUEUE, AcceptCommand, AcceptResult, CollectNowStart, collect_now_workflow_id
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,7 @@ from api.pages import Cursor, Limit, Page, decode_cursor, page_of, time_part, uu
 from api.state import AppState, State
 from domain.errors import Conflict
 from domain.ids import new_uuid
-from domain.messages import (
-    AcceptCommand,
-    AcceptOutcome,
-    CollectNowAnswer,
-    collect_now_workflow_id,
-)
+from domain.messages import AcceptCommand, AcceptOutcome, CollectNowAnswer, collect_now_workflow_id
 from domain.scope import canonical_scope
 from store import requests_read
 from store.listen import REQUESTS, wait_for_wake

@@ -20,7 +20,7 @@ from domain.desktop_calls import (
 )
 from domain.errors import Gone, InvalidInput, NotFound, Unauthorized
 from domain.hub_port import ClientIdentity
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from store import leases, results
 from store.clients import authenticate_device
 from store.database import Pool

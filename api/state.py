@@ -16,7 +16,7 @@ from api.processes import Processes, TemporalProcesses
 from broker.connection import BrokerConnection
 from broker.publisher import Publisher
 from broker.results import publish_result
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from settings import Settings
 from store.database import Pool, open_pool
 from store.listen import Listener

@@ -13,7 +13,7 @@ from broker.connection import BrokerConnection, broker_errors
 from broker.subscription import Subscription
 from broker.topology import declare_ingest
 from domain.errors import BrokerUnavailable
-from domain.messages import ingest_queue
+from domain.transport import ingest_queue
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from broker.publisher import Publisher
 from broker.subscription import Subscription
 from broker.topology import declare_dispatch
 from domain.errors import BrokerUnavailable
-from domain.messages import DISPATCH_EXCHANGE, ClientClosed, DispatchMessage
+from domain.transport import DISPATCH_EXCHANGE, ClientClosed, DispatchMessage
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from broker.publisher import Headers, Publisher
 from broker.topology import INGEST_DEAD_LETTER_EXCHANGE
 from domain.errors import BrokerUnavailable
 from domain.ids import shard_of
-from domain.messages import INGEST_EXCHANGE, ResultMessage
+from domain.transport import INGEST_EXCHANGE, ResultMessage
 
 REASON_HEADER: Final = "x-giveway-reason"
 SHARD_HEADER: Final = "x-giveway-shard"

@@ -9,7 +9,7 @@ from aio_pika import ExchangeType
 from aio_pika.abc import AbstractChannel, AbstractQueue
 
 from broker.connection import OPERATION_SECONDS, broker_errors
-from domain.messages import DISPATCH_EXCHANGE, INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
+from domain.transport import DISPATCH_EXCHANGE, INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
 
 INGEST_DEAD_LETTER_EXCHANGE: Final = "monitor.result.dlx"
 

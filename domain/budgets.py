@@ -56,16 +56,22 @@ class Limits:
 
 
 def limits_of(
-    settings: DispatchSettings, *, client_concurrency: int | None, client_queue_depth: int | None, platform: int
+    settings: DispatchSettings,
+    *,
+    client_concurrency: int | None,
+    client_queue_depth: int | None,
+    platform: int,
+    tenant_per_minute: int | None = None,
 ) -> Limits:
-    """The settings with a client's own limits, which may lower or raise them up to the fuse."""
+    """The settings with a client's and its tenant's own limits, which may lower or raise them up to the fuse."""
     concurrency = settings.client_concurrency if client_concurrency is None else client_concurrency
     depth = settings.client_queue_depth if client_queue_depth is None else client_queue_depth
+    minute = settings.tenant_per_minute if tenant_per_minute is None else tenant_per_minute
     return Limits(
         cluster_per_minute=settings.cluster_per_minute,
         cluster_fuse=int(FUSES["cluster_per_minute"]),
         scheduled_share=settings.scheduled_share,
-        tenant_per_minute=settings.tenant_per_minute,
+        tenant_per_minute=min(minute, int(FUSES["tenant_per_minute"])),
         client_concurrency=min(concurrency, int(FUSES["client_concurrency"])),
         client_queue_depth=min(depth, int(FUSES["client_queue_depth"])),
         platform_concurrency=platform,

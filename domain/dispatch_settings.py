@@ -3,12 +3,16 @@
 A fuse is the hard ceiling: a setting above it is refused. Stored a row a key in `dispatch_settings`.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
 from domain.errors import InvalidInput
+from domain.lanes import MONITOR_LANES, Lane
+
+log = logging.getLogger(__name__)
 
 
 class PreemptPolicy(StrEnum):
@@ -79,12 +83,19 @@ def _typed(key: str, value: Any) -> Any:
     default = getattr(_DEFAULTS, key)
     try:
         if isinstance(default, tuple):
-            return tuple(str(item) for item in value)
+            return _lanes(value)
         if isinstance(value, bool) or (isinstance(default, int) and value != int(value)):
             raise ValueError
         return type(default)(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{key} takes a value like {default!r}, not {value!r}") from None
+
+
+def _lanes(value: Any) -> tuple[str, ...]:
+    """Names of monitor lanes, once each; ValueError for anything else, a bare string included."""
+    if isinstance(value, str):
+        raise ValueError(value)
+    return tuple(dict.fromkeys(MONITOR_LANES[MONITOR_LANES.index(Lane(item))].value for item in value))
 
 
 def from_rows(rows: Mapping[str, Any]) -> DispatchSettings:
@@ -93,6 +104,6 @@ def from_rows(rows: Mapping[str, Any]) -> DispatchSettings:
     for key, value in rows.items():
         try:
             values[key] = check_setting(key, value)
-        except InvalidInput:
-            continue
+        except InvalidInput as error:
+            log.warning("dispatch setting %s falls back to its default: %s", key, error)
     return DispatchSettings(**values)

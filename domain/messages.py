@@ -1,15 +1,13 @@
 """What workflows, updates and signals carry, with the names of queues, workflows and ids (1-dispatch §1.5, §1.6, §1.9).
 
 One typed model in, one out; fields are only added, with defaults, so that recorded histories stay readable.
-Messages on RabbitMQ are at the end: they are our own, between our own processes.
 """
 
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-import msgspec
 from pydantic import BaseModel, ConfigDict
 
 PROCESS_QUEUE: Final = "giveway-process"
@@ -357,72 +355,3 @@ class ResidentStart(Message):
     role: str
     shard: int = 0
     rotate_after_seconds: float = 600.0
-
-
-# --- RabbitMQ ------------------------------------------------------------------------------------------------
-
-DISPATCH_EXCHANGE: Final = "desktop.task.dispatch"
-INGEST_EXCHANGE: Final = "monitor.result"
-INGEST_DEAD_LETTER_QUEUE: Final = "monitor.result.ingest.dlq"
-OUTBOX_ID_HEADER: Final = "x-giveway-outbox-id"
-
-
-def ingest_queue(shard: int) -> str:
-    """`monitor.result.ingest.{n}`."""
-    return f"monitor.result.ingest.{shard}"
-
-
-class TaskHint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="task_available"):
-    """Downward: an execution task waits for its lease and push at the hub that has the client."""
-
-    task_id: str
-    client_id: str
-
-
-class ControlHint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="task_control"):
-    """Downward: an order for a client; the hub forwards it."""
-
-    client_id: str
-    task_id: str
-    control: str
-    reason: str | None = None
-    interrupt_generation: int = 0
-    replacement_task_id: str | None = None
-    kind: str = "monitor"
-
-
-class ClientClosed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="client_control"):
-    """Downward: close this client's connection (its token was revoked, or a newer connection has taken over).
-
-    `epoch`: close only connections older than it; None closes any.
-    """
-
-    client_id: str
-    code: int
-    epoch: int | None = None
-
-
-DispatchMessage = TaskHint | ControlHint | ClientClosed
-
-
-class ResultMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Upward: one attempt's outcome. The AMQP message id is the attempt id.
-
-    `raw` is the provider's body as the desktop saw it (≤ 1 MB); None for a failure without one.
-    """
-
-    attempt_id: str
-    task_id: str
-    monitor_task_id: int
-    tenant_id: int
-    client_id: str
-    # succeeded | failed: what the desktop says; ingest still judges the body.
-    outcome: str
-    received_at: datetime
-    raw: str | None = None
-    content_type: str | None = None
-    error: str | None = None
-    model: str | None = None
-    request_id: str | None = None
-    phase_times: dict[str, float] = {}
-    meta: dict[str, Any] = {}

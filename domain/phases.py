@@ -39,9 +39,6 @@ SAFE_POINT_BEFORE: Final[dict[Phase, SafePoint]] = {
     Phase.PARSING: SafePoint.BEFORE_PARSE,
 }
 
-# "Not really started" of dispatch §14.2: the legacy path may give way here only.
-NOT_STARTED: Final = frozenset({Phase.PREPARING, Phase.NAVIGATING})
-
 
 def safe_point_before(phase: Phase) -> SafePoint | None:
     """The safe point passed when the phase begins, or None where stopping is not allowed."""

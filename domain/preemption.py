@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import assert_never
 from uuid import UUID
 
 from domain.dispatch_settings import PreemptPolicy
@@ -35,4 +36,10 @@ def choose_victims(
     ordered = sorted(running, key=victim_order)
     fresh = [task for task in ordered if task.preemptions < max_preemptions]
     candidates = fresh or ordered
-    return candidates if policy is PreemptPolicy.ALL else candidates[: max(needed, 0)]
+    match policy:
+        case PreemptPolicy.ALL:
+            return candidates
+        case PreemptPolicy.NEEDED:
+            return candidates[: max(needed, 0)]
+        case _:
+            assert_never(policy)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from domain.ids import new_uuid
-from domain.messages import ClientClosed, ControlHint, DispatchMessage, TaskHint
 from domain.protocol import Control, TaskControl
+from domain.transport import ClientClosed, ControlHint, DispatchMessage, TaskHint
 from hub.registry import Registry
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from domain.messages import ClientClosed, DispatchMessage
 from domain.protocol import AUTHENTICATION_SECONDS
+from domain.transport import ClientClosed, DispatchMessage
 
 # Tells the other hubs that a client is here now. May raise BrokerUnavailable; it is then tried again.
 PublishControl = Callable[[ClientClosed], Awaitable[None]]

@@ -11,8 +11,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 
 from domain.errors import GivewayError
 from domain.hub_port import HeartbeatRecord, HubBackend
-from domain.messages import ClientClosed
 from domain.protocol import CloseCode
+from domain.transport import ClientClosed
 from hub.dispatch import dispatch
 from hub.folding import Folder
 from hub.handshake import HubConnection, admit, check_path

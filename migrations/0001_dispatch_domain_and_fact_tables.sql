@@ -10,6 +10,8 @@ create table tenants (
     -- One interrupt counter a tenant, so that a task moved between clients still compares (§1.5 step 4).
     interrupt_generation bigint not null default 0,
     fair_weight integer not null default 1 check (fair_weight between 1 and 1000),
+    -- Its own minute budget; null: the setting's. The fuse bounds both.
+    dispatch_per_minute integer check (dispatch_per_minute > 0),
     created_at timestamptz not null default now()
 );
 
@@ -68,13 +70,15 @@ create table questions (
     keyword_id bigint references keywords,
     topic_id bigint references topics,
     text text not null check (length(text) between 1 and 4000),
+    -- A text of 4,000 characters does not fit an index entry, its digest does.
+    text_hash text not null generated always as (md5(text)) stored,
     current_version_id bigint,
     -- Null: asked on every platform of the plan; else only on these.
     only_platforms text[],
     active boolean not null default true,
     created_at timestamptz not null default now(),
     updated_at timestamptz not null default now(),
-    constraint questions_text_key unique (tenant_id, brand_id, text)
+    constraint questions_text_key unique (tenant_id, brand_id, text_hash)
 );
 create index on questions (tenant_id, brand_id) where active;
 
@@ -610,6 +614,27 @@ create table monitoring_brand_platform_daily (
     rebuilt_at timestamptz not null default now(),
     primary key (tenant_id, brand_id, business_date, run_mode, ai_platform_id)
 );
+
+-- Online by the database's clock: 30 s of silence end it, whatever the row says (2-desktop §2.1).
+create view online_clients as
+select * from desktop_clients
+where online and healthy and revoked_at is null and last_heartbeat_at > now() - interval '30 seconds';
+
+-- What decisions need of a client: with its tenant's counter and budget, what keeps it busy (a task that did not stop in
+-- time holds no slot, but its desktop is not idle either), and last minute's share of aborted attempts.
+create view available_desktops as
+select c.*, n.interrupt_generation, n.dispatch_per_minute, l.busy, coalesce(a.abort_rate, 0)::float8 as abort_rate
+from online_clients c
+join tenants n on n.id = c.tenant_id
+cross join lateral (
+    select count(*)::int as busy from desktop_tasks d
+    where d.target_client_id = c.id and d.status in ('in_progress', 'unknown') and d.kind = 'monitor'
+      and d.result_received_at is null
+) l
+left join lateral (
+    select avg((x.outcome in ('returned', 'lease_expired', 'revoked'))::int) as abort_rate
+    from desktop_task_attempts x where x.client_id = c.id and x.ended_at > now() - interval '1 minute'
+) a on true;
 
 insert into ai_platforms (id, name, supports_search_grounded, supports_citation) values
     ('openai', 'OpenAI', true, true), ('qwen', '通义千问', true, true), ('doubao', '豆包', true, true),

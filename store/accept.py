@@ -26,6 +26,7 @@ from domain.scope import scope_hash
 from store.accept_scope import Facts, read_brand_plans, resolve_scope
 from store.client_choice import choose_request_client
 from store.database import Connection, Pool, transaction
+from store.listen import DISPATCH, wake
 from store.outbox import signal, write_outbox
 from store.preemption import Preemptor, RoomMade, lock_tasks, make_room
 from store.progress import refresh_requests
@@ -33,7 +34,7 @@ from store.promotion import Promoted, promote
 from store.settings import read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
-SQL = statements("accept")
+SQL, LOCKS = statements("accept"), statements("locks")
 
 
 async def accept_collect_now(pool: Pool, command: AcceptCommand) -> AcceptResult:
@@ -52,14 +53,14 @@ async def accept_collect_now(pool: Pool, command: AcceptCommand) -> AcceptResult
 
 
 async def _accept(connection: Connection, command: AcceptCommand) -> AcceptResult:
-    await connection.execute(SQL["lock_tenant_requests"], command.tenant_id)
+    await connection.execute(LOCKS["lock_tenant_requests"], command.tenant_id)
     facts = await _read_facts(connection, command)
     earlier = await find_earlier(connection, command, facts.hash)
     if earlier is not None:
         return await _result(connection, earlier, facts, _outcome_of(earlier, command))
     await _check_hourly_limit(connection, command, facts.settings)
     scope = await resolve_scope(connection, command, facts.plans)
-    generation = await connection.fetchval(SQL["next_generation"], command.tenant_id)
+    generation = await connection.fetchval(LOCKS["next_generation"], command.tenant_id)
     client = await choose_request_client(connection, command, facts, scope.platforms)
     await _create_request(connection, command, facts, client, generation)
     task_ids = await scope.create_missing(connection, command, facts.plans)
@@ -71,7 +72,7 @@ async def _accept(connection: Connection, command: AcceptCommand) -> AcceptResul
     room = await _make_room(connection, command, client, generation, promoted, facts.settings)
     await _record(connection, command, promoted, room)
     await refresh_requests(connection, [*older, command.request_id])
-    await connection.execute("select pg_notify('giveway_dispatch', '')")
+    await wake(connection, DISPATCH)
     row = await connection.fetchrow(SQL["read_request"], command.request_id)
     assert row is not None
     return await _result(connection, row, facts, AcceptOutcome.ACCEPTED)

@@ -12,24 +12,18 @@ import asyncpg
 from domain.cadence import next_run, slots_between, zone_of
 from domain.errors import InvalidInput
 from domain.ids import shard_key
-from domain.messages import (
-    BatchCounters,
-    BatchRef,
-    BatchStart,
-    MaterialiseChunk,
-    MaterialisedChunk,
-    batch_workflow_id,
-)
+from domain.messages import BatchCounters, BatchRef, BatchStart, MaterialiseChunk, MaterialisedChunk, batch_workflow_id
 from domain.protocol import Control
 from store.controls import control_row
 from store.database import Connection, Pool, transaction
+from store.listen import DISPATCH, PROJECTION, wake
 from store.outbox import write_outbox
 from store.progress import BatchDelta, add_to_batches
 from store.statements import statements
 
 log = logging.getLogger(__name__)
 
-SQL = statements("batches")
+SQL, LOCKS = statements("batches"), statements("locks")
 
 # Cut-off of a previous_day plan: what is left at 06:10 local goes to backfill (3-results §3.7).
 PREVIOUS_DAY_CUT_OFF: Final = time(6, 10)
@@ -136,7 +130,7 @@ async def materialise(pool: Pool, chunk: MaterialiseChunk) -> MaterialisedChunk:
     A task that a collect-now created before is the batch's too, unless another batch has it.
     """
     async with transaction(pool) as connection:
-        await connection.execute(SQL["lock_tenant_requests"], chunk.tenant_id)
+        await connection.execute(LOCKS["lock_tenant_requests"], chunk.tenant_id)
         batch = await connection.fetchrow(SQL["read_batch"], chunk.batch_id)
         if batch is None:
             return MaterialisedChunk(next_offset=chunk.offset, created=0, expected=0, done=True)
@@ -146,7 +140,7 @@ async def materialise(pool: Pool, chunk: MaterialiseChunk) -> MaterialisedChunk:
         await connection.execute(SQL["lock_batch"], chunk.batch_id)
         expected = await connection.fetchval(SQL["recount_batch"], chunk.batch_id)
         await connection.execute(SQL["mark_projection"], chunk.batch_id)
-        await connection.execute("select pg_notify('giveway_dispatch', ''), pg_notify('giveway_projection', '')")
+        await wake(connection, DISPATCH, PROJECTION)
     return MaterialisedChunk(
         next_offset=chunk.offset + row["seen"], created=row["created"], expected=expected, done=row["seen"] < chunk.size
     )
@@ -196,12 +190,12 @@ async def _settle_waiting(pool: Pool, ref: BatchRef, status: str, reason: str | 
         await add_to_batches(connection, {ref.batch_id: delta})
         if count:
             await connection.execute(SQL["mark_projection"], ref.batch_id)
-            await connection.execute("select pg_notify('giveway_dispatch', ''), pg_notify('giveway_projection', '')")
+            await wake(connection, DISPATCH, PROJECTION)
         return await _counters(connection, ref, count)
 
 
 async def _lock_waiting(connection: Connection, ref: BatchRef) -> None:
-    await connection.execute(SQL["lock_tenant_requests"], ref.tenant_id)
+    await connection.execute(LOCKS["lock_tenant_requests"], ref.tenant_id)
     await connection.execute(SQL["lock_waiting"], ref.batch_id)
     await connection.execute(SQL["lock_queued"], ref.batch_id)
 
@@ -220,7 +214,7 @@ async def rebalance_batch(pool: Pool, ref: BatchRef) -> BatchCounters:
         await _lock_waiting(connection, ref)
         rows = await _take_back(connection, ref, ref.client_id)
         unbound: int = await connection.fetchval(SQL["unbind_client"], ref.batch_id, ref.client_id)
-        await connection.execute("select pg_notify('giveway_dispatch', '')")
+        await wake(connection, DISPATCH)
         return await _counters(connection, ref, unbound + len(rows))
 
 

@@ -9,12 +9,13 @@ from domain.dispatch_settings import DispatchSettings
 from domain.messages import SignalName, collect_now_workflow_id
 from store.client_choice import blocked_platforms, lock_client, read_clients
 from store.database import Connection
+from store.listen import DISPATCH, wake
 from store.outbox import signal, write_outbox
 from store.preemption import Preemptor, RoomMade, lock_tasks, make_room
 from store.settings import read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
-SQL = statements("binding")
+SQL, LOCKS = statements("binding"), statements("locks")
 
 
 async def bind_request(connection: Connection, request_id: UUID, tenant_id: int) -> UUID | None:
@@ -23,7 +24,7 @@ async def bind_request(connection: Connection, request_id: UUID, tenant_id: int)
     Idempotent: with nothing left to bind it changes nothing. Tasks on a platform that the client is not logged in to
     are left for another one. The caller gives the transaction.
     """
-    await connection.execute(SQL["lock_tenant_requests"], tenant_id)
+    await connection.execute(LOCKS["lock_tenant_requests"], tenant_id)
     request = await connection.fetchrow(SQL["read_unbound"], request_id, tenant_id)
     if request is None:
         return None
@@ -31,7 +32,7 @@ async def bind_request(connection: Connection, request_id: UUID, tenant_id: int)
     chosen = await _choose(connection, request, tenant_id, settings)
     if chosen is None:
         return None
-    generation = await connection.fetchval(SQL["next_generation"], tenant_id)
+    generation = await connection.fetchval(LOCKS["next_generation"], tenant_id)
     await lock_client(connection, chosen)
     await lock_tasks(connection, request["task_ids"], chosen.client_id)
     bound = await connection.fetchval(
@@ -65,4 +66,4 @@ async def _record(connection: Connection, preemptor: Preemptor, room: RoomMade) 
     }
     workflow = collect_now_workflow_id(preemptor.request_id)
     await write_outbox(connection, [signal(workflow, SignalName.CLIENT_BOUND, payload, preemptor.tenant_id)])
-    await connection.execute("select pg_notify('giveway_dispatch', '')")
+    await wake(connection, DISPATCH)

@@ -58,9 +58,13 @@ async def read_clients(
 
 
 def client_limits(row: asyncpg.Record, settings: DispatchSettings) -> Limits:
-    """The client's own limits, or the settings'; the platform's is not known here and stays 0."""
+    """The client's and its tenant's own limits, or the settings'; the platform's is not known here and stays 0."""
     return limits_of(
-        settings, client_concurrency=row["max_concurrent"], client_queue_depth=row["max_queue_depth"], platform=0
+        settings,
+        client_concurrency=row["max_concurrent"],
+        client_queue_depth=row["max_queue_depth"],
+        platform=0,
+        tenant_per_minute=row["dispatch_per_minute"],
     )
 
 

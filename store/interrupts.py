@@ -11,6 +11,7 @@ import asyncpg
 
 from domain.messages import SignalName, collect_now_workflow_id
 from store.database import Connection
+from store.listen import REQUESTS, wake
 from store.outbox import OutboxRow, signal, write_outbox
 from store.statements import statements
 
@@ -35,7 +36,7 @@ async def settle_interrupts(connection: Connection, execution_ids: Collection[UU
     await connection.execute(SQL["count_settled"], requests)
     totals = await connection.fetch(SQL["interrupt_totals"], requests, clients, generations)
     await write_outbox(connection, [_settled_signal(row) for row in totals])
-    await connection.execute("select pg_notify('giveway_requests', '')")
+    await wake(connection, REQUESTS)
     return len(settled)
 
 

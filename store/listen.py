@@ -7,6 +7,8 @@ from typing import Final, Self
 
 import asyncpg
 
+from store.database import Connection
+
 log = logging.getLogger(__name__)
 
 # Channel names; NOTIFY is sent by the statements that change what the channel is about.
@@ -86,6 +88,12 @@ class Listener:
                 await connection.fetchval("select 1", timeout=PROBE_SECONDS)
         finally:
             connection.terminate()
+
+
+async def wake(connection: Connection, *channels: str) -> None:
+    """Wake the channels' listeners when this transaction commits; a rolled-back one wakes nobody."""
+    for channel in channels:
+        await connection.execute("select pg_notify($1, '')", channel)
 
 
 async def wait_for_wake(event: asyncio.Event, timeout: float) -> bool:

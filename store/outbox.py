@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from store.database import Connection
+from store.listen import wake
 from store.statements import statements
 
 SQL = statements("outbox")
@@ -38,7 +39,7 @@ async def write_outbox(connection: Connection, rows: Iterable[OutboxRow]) -> int
         [row.client_id for row in given],
     )
     for channel in sorted({row.channel for row in given}):
-        await connection.execute("select pg_notify($1, '')", f"giveway_outbox_{channel}")
+        await wake(connection, f"giveway_outbox_{channel}")
     return len(given)
 
 

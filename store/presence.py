@@ -17,8 +17,9 @@ from domain.messages import SignalName, collect_now_workflow_id
 from domain.protocol import LEASE_SECONDS, SILENCE_SECONDS, HeldAttempt, Hello
 from store.database import Connection, Pool, transaction
 from store.interrupts import resume_batches
+from store.listen import DISPATCH, wake
 from store.outbox import OutboxRow, dispatch_event, signal, write_outbox
-from store.releases import Release, lock_executions, release, wake_dispatch
+from store.releases import Release, lock_executions, release
 from store.settlement import fail_tasks
 from store.snapshots import SQL as SNAPSHOTS
 from store.snapshots import believable, extend_held, held_rows, lock_live
@@ -59,7 +60,7 @@ async def connect(pool: Pool, client: ClientIdentity, hello: Hello) -> int:
         if epoch is None:
             raise Unauthorized(f"client {client.client_id} is revoked")
         await _resolve_by_hello(connection, client, hello.held)
-        await wake_dispatch(connection)
+        await wake(connection, DISPATCH)
         return epoch
 
 
@@ -138,7 +139,7 @@ async def mark_lost(connection: Connection) -> int:
         epochs = {row["id"]: row["connection_epoch"] for row in rows}
         requests = await connection.fetch(SQL["requests_of_clients"], list(epochs))
         await write_outbox(connection, [_lost_signal(row, epochs[row["client_id"]]) for row in requests])
-        await wake_dispatch(connection)
+        await wake(connection, DISPATCH)
     return len(rows)
 
 
@@ -175,7 +176,7 @@ async def make_expired_unknown(connection: Connection) -> int:
     ids = [row["id"] for row in rows]
     await lock_executions(connection, ids)
     changed = await connection.fetch(SQL["make_unknown"], ids)
-    await wake_dispatch(connection)
+    await wake(connection, DISPATCH)
     return len(changed)
 
 

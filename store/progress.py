@@ -12,6 +12,7 @@ import asyncpg
 from domain.messages import SignalName, collect_now_workflow_id
 from domain.progress import crosses_step
 from store.database import Connection
+from store.listen import REQUESTS, wake
 from store.outbox import OutboxRow, signal, write_outbox
 from store.statements import statements
 
@@ -45,7 +46,7 @@ async def refresh_requests(connection: Connection, request_ids: Collection[UUID]
     rows = [event for row in after for event in _request_signals(before[row["id"]], row)]
     await write_outbox(connection, rows)
     if after:
-        await connection.execute("select pg_notify('giveway_requests', '')")
+        await wake(connection, REQUESTS)
 
 
 def _request_signals(old: asyncpg.Record, new: asyncpg.Record) -> list[OutboxRow]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from store.database import Connection, Pool, transaction
+from store.listen import PROJECTION, wake
 from store.residents import hold
 from store.statements import statements
 
@@ -75,4 +76,4 @@ async def postpone(pool: Pool, name: str, epoch: int, mark: Mark, error: str, *,
 async def mark_day(connection: Connection, day: DayKey) -> None:
     """Have a brand-day rebuilt, also one that was parked; wakes the rebuilder at commit."""
     await connection.execute(SQL["mark_day"], day.tenant_id, day.brand_id, day.business_date)
-    await connection.execute("select pg_notify('giveway_projection', '')")
+    await wake(connection, PROJECTION)

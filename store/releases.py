@@ -12,6 +12,7 @@ import asyncpg
 
 from store.database import Connection
 from store.interrupts import resume_batches, settle_interrupts
+from store.listen import DISPATCH, wake
 from store.progress import refresh_requests
 from store.statements import statements
 
@@ -61,9 +62,4 @@ async def _conclude(connection: Connection, rows: Collection[asyncpg.Record]) ->
     await settle_interrupts(connection, [row["id"] for row in rows])
     await refresh_requests(connection, own)
     await resume_batches(connection, {row["target_client_id"] for row in rows})
-    await wake_dispatch(connection)
-
-
-async def wake_dispatch(connection: Connection) -> None:
-    """Capacity or work came free: the coordinator looks again after the commit."""
-    await connection.execute("select pg_notify('giveway_dispatch', '')")
+    await wake(connection, DISPATCH)

@@ -15,12 +15,13 @@ from store.accept import answer_of
 from store.controls import control_row
 from store.database import Connection, Pool, transaction
 from store.interrupts import resume_batches
+from store.listen import DISPATCH, REQUESTS, wake
 from store.outbox import OutboxRow, write_outbox
 from store.progress import refresh_requests
 from store.settings import read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
-SQL = statements("requests")
+SQL, LOCKS = statements("requests"), statements("locks")
 
 WAITING_FOR_CURRENT_TASK: Final = "waiting_for_current_task"
 
@@ -30,14 +31,14 @@ Effect = Callable[[Connection, RequestRef], Awaitable[int]]
 async def _apply(pool: Pool, ref: RequestRef, effect: Effect) -> RequestCounters:
     """Lock in the common order, apply the effect to an open request, recount, and read the request back."""
     async with transaction(pool) as connection:
-        await connection.execute(SQL["lock_tenant_requests"], ref.tenant_id)
+        await connection.execute(LOCKS["lock_tenant_requests"], ref.tenant_id)
         await connection.execute(SQL["lock_tenant"], ref.tenant_id)
         await connection.execute(SQL["lock_business_tasks"], ref.request_id)
         await connection.execute(SQL["lock_execution_tasks"], ref.request_id)
         open_now = await connection.fetchval(SQL["is_open"], ref.request_id, ref.tenant_id)
         touched = await effect(connection, ref) if open_now else 0
         if touched:
-            await connection.execute("select pg_notify('giveway_dispatch', ''), pg_notify('giveway_requests', '')")
+            await wake(connection, DISPATCH, REQUESTS)
         return await _read(connection, ref, touched)
 
 

@@ -18,7 +18,8 @@ from domain.hub_port import ClientIdentity
 from store.clients import digest
 from store.database import Pool, transaction
 from store.interrupts import settle_interrupts
-from store.releases import lock_executions, wake_dispatch
+from store.listen import DISPATCH, wake
+from store.releases import lock_executions
 from store.statements import statements
 
 SQL = statements("leases")
@@ -95,5 +96,5 @@ async def mark_result_received(pool: Pool, target: ResultTarget, phase_times: Ma
             return False
         if await connection.fetchval(SQL["mark_task_received"], target.task_id, target.attempt_id) is not None:
             await settle_interrupts(connection, [target.task_id])
-            await wake_dispatch(connection)
+            await wake(connection, DISPATCH)
         return True

@@ -5,6 +5,7 @@ from typing import Any
 
 from domain.dispatch_settings import FUSES, DispatchSettings, check_setting, from_rows
 from store.database import Connection
+from store.listen import DISPATCH, wake
 from store.statements import statements
 
 SQL = statements("settings")
@@ -48,5 +49,5 @@ async def write_dispatch_setting(connection: Connection, key: str, value: Any, *
     """Set one hot setting and audit it; returns its new version. InvalidInput for a bad key, type, or over the fuse."""
     typed = check_setting(key, value)
     version: int = await connection.fetchval(SQL["write_dispatch_setting"], key, typed, actor)
-    await connection.execute("select pg_notify('giveway_dispatch', '')")
+    await wake(connection, DISPATCH)
     return version

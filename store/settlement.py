@@ -18,6 +18,7 @@ from domain.settlement import DUPLICATE, Case, Ruling, TaskEffect, rule_failure,
 from store.controls import control_row
 from store.database import Connection
 from store.interrupts import lock_concerned_requests, resume_batches, settle_interrupts
+from store.listen import DISPATCH, PROJECTION, wake
 from store.outbox import OutboxRow, write_outbox
 from store.progress import BatchDelta, add_to_batches, refresh_requests
 from store.statements import statements
@@ -89,7 +90,7 @@ async def _apply(connection: Connection, changes: Sequence[_Change]) -> None:
     await _count(connection, tasks, closed)
     await resume_batches(connection, {row["target_client_id"] for row in closed})
     await mark_projections(connection, [each.case.task_id for each in changes])
-    await connection.execute("select pg_notify('giveway_dispatch', '')")
+    await wake(connection, DISPATCH)
 
 
 async def _end_attempts(connection: Connection, changes: Sequence[_Change]) -> None:
@@ -161,4 +162,4 @@ def _batches(tasks: Sequence[asyncpg.Record], effect: TaskEffect) -> Counter[int
 async def mark_projections(connection: Connection, task_ids: Collection[int]) -> None:
     """Have the brand-days of these business tasks rebuilt; wakes the rebuilder at commit."""
     await connection.execute(SQL["mark_projections"], sorted(set(task_ids)))
-    await connection.execute("select pg_notify('giveway_projection', '')")
+    await wake(connection, PROJECTION)

@@ -16,10 +16,12 @@ class NewTenant:
     workspace_id: int
 
 
-async def create_tenant(pool: Pool, name: str, *, actor: str = "giveway") -> NewTenant:
-    """Create a tenant and one workspace of the same name; audited."""
+async def create_tenant(
+    pool: Pool, name: str, *, dispatch_per_minute: int | None = None, actor: str = "giveway"
+) -> NewTenant:
+    """Create a tenant and one workspace of the same name; audited. `dispatch_per_minute`: its own minute budget."""
     async with transaction(pool) as connection:
-        row = await connection.fetchrow(SQL["create_tenant"], name, actor)
+        row = await connection.fetchrow(SQL["create_tenant"], name, actor, dispatch_per_minute)
     assert row is not None
     return NewTenant(row["tenant_id"], row["workspace_id"])
 

@@ -1,8 +1,3 @@
--- name: lock_tenant_requests
--- Two clicks of a tenant go one after the other, so that the second sees the first as its replay. Materialising a
--- batch takes the same lock: both insert business tasks.
-select pg_advisory_xact_lock(hashtextextended('giveway:tenant-tasks', $1))
-
 -- name: find_earlier
 -- The request this call repeats: itself (the activity ran twice), its idempotency key, or the same scope within
 -- 5 minutes that is active or succeeded. `by_key`: the key alone found it; `other_scope`: it asked for something else.
@@ -29,10 +24,6 @@ where tenant_id = $1 and requested_by_user_id = $2 and created_at > now() - inte
 -- Counted after the supersede and with the new one: survivors only.
 select count(*)::int from monitoring_collect_requests
 where tenant_id = $1 and status in ('accepted', 'dispatching', 'running')
-
--- name: next_generation
--- Also the tenant's row lock. One counter a tenant (§1.5 step 4).
-update tenants set interrupt_generation = interrupt_generation + 1 where id = $1 returning interrupt_generation
 
 -- name: create_request
 insert into monitoring_collect_requests (id, tenant_id, workspace_id, brand_id, keyword_id, requested_by_user_id,

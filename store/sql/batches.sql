@@ -1,7 +1,3 @@
--- name: lock_tenant_requests
--- The accept's lock: both insert business tasks.
-select pg_advisory_xact_lock(hashtextextended('giveway:tenant-tasks', $1))
-
 -- name: claim_due_plans
 -- SKIP LOCKED: any number of scans may run at once.
 select id, tenant_id, brand_id, run_mode, collector_type, cadence_kind, cadence, time_zone, business_date_rule, next_run_at

@@ -1,7 +1,3 @@
--- name: lock_tenant_requests
--- The accept's own lock: a click and a binding of one tenant go one after the other.
-select pg_advisory_xact_lock(hashtextextended('giveway:tenant-tasks', $1))
-
 -- name: read_unbound
 -- Waiting high tasks without a client, or with one that is lost: a task that ran there comes back only after its lease.
 select r.workspace_id, r.preempt, array_agg(t.id order by t.id) as task_ids,
@@ -13,9 +9,6 @@ where r.id = $1 and r.tenant_id = $2 and r.status in ('accepted', 'dispatching',
   and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'
   and (t.target_client_id is null or c.lost_at is not null or c.revoked_at is not null)
 group by r.id
-
--- name: next_generation
-update tenants set interrupt_generation = interrupt_generation + 1 where id = $1 returning interrupt_generation
 
 -- name: bind_waiting
 -- $5: platforms that the client has no login for; their tasks wait for another client.

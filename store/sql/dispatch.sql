@@ -1,20 +1,6 @@
 -- name: read_online_clients
--- Every client that may get work now, with its tenant's generation: the round is void for a tenant whose counter moved.
-select c.id, c.tenant_id, c.workspace_id, c.max_concurrent, c.max_queue_depth, c.paused, c.platform_sessions,
-    n.interrupt_generation,
-    l.busy, coalesce(a.abort_rate, 0)::float8 as abort_rate
-from desktop_clients c
-join tenants n on n.id = c.tenant_id
-cross join lateral (
-    select count(*)::int as busy from desktop_tasks d
-    where d.target_client_id = c.id and d.status in ('in_progress', 'unknown') and d.kind = 'monitor'
-      and d.result_received_at is null
-) l
-left join lateral (
-    select avg((x.outcome in ('returned', 'lease_expired', 'revoked'))::int) as abort_rate
-    from desktop_task_attempts x where x.client_id = c.id and x.ended_at > now() - interval '1 minute'
-) a on true
-where c.online and c.healthy and c.revoked_at is null and c.last_heartbeat_at > now() - interval '30 seconds'
+-- With each tenant's generation: the round is void for a tenant whose counter moved.
+select * from available_desktops
 
 -- name: read_minutes
 -- Sliding windows: at most the fuse's number of rows, by an index on the creation time.
@@ -128,7 +114,6 @@ where r.status in ('accepted', 'dispatching', 'running')
         join monitoring_collect_tasks t on t.target_client_id = c.id
         where c.tenant_id = r.tenant_id and (c.lost_at is not null or c.revoked_at is not null)
           and t.collect_request_id = r.id and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'))
-  and exists (select from desktop_clients c where c.tenant_id = r.tenant_id and c.workspace_id = r.workspace_id
-      and c.online and c.healthy and not c.paused and c.revoked_at is null
-      and c.last_heartbeat_at > now() - interval '30 seconds')
+  and exists (select from online_clients c
+      where c.tenant_id = r.tenant_id and c.workspace_id = r.workspace_id and not c.paused)
 order by r.id

@@ -38,8 +38,3 @@ update outbox o
 set not_before = now() + d.seconds * interval '1 second'
 from unnest($1::bigint[], $2::float8[]) as d(id, seconds)
 where o.id = d.id and o.delivered_at is null
-
--- name: count_overdue
--- For reconcile and metrics: rows that should have left a minute ago.
-select count(*)::int, coalesce(max(extract(epoch from now() - created_at)), 0)::float8 as oldest
-from outbox where channel = $1 and delivered_at is null and created_at < now() - interval '1 minute'

@@ -1,7 +1,3 @@
--- name: lock_tenant_requests
--- The accept's own lock: effects on requests of one tenant go one after the other.
-select pg_advisory_xact_lock(hashtextextended('giveway:tenant-tasks', $1))
-
 -- name: lock_tenant
 -- The row too, before any task: withdrawing an interrupt raises its counter.
 select id from tenants where id = $1 for no key update
@@ -98,10 +94,8 @@ update monitoring_collect_requests set interrupt_timed_out_count = interrupt_tim
 
 -- name: other_client_online
 select exists (
-    select from desktop_clients c join monitoring_collect_requests r on r.id = $1
-    where c.tenant_id = r.tenant_id and c.workspace_id = r.workspace_id and c.id <> all($2::uuid[])
-      and c.online and c.healthy and not c.paused and c.revoked_at is null
-      and c.last_heartbeat_at > now() - interval '30 seconds')
+    select from online_clients c join monitoring_collect_requests r on r.id = $1
+    where c.tenant_id = r.tenant_id and c.workspace_id = r.workspace_id and c.id <> all($2::uuid[]) and not c.paused)
 
 -- name: was_dispatched
 select dispatched_task_count > 0 from monitoring_collect_requests where id = $1

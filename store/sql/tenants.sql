@@ -1,7 +1,7 @@
 -- name: create_tenant
 -- All three or none.
 with tenant as (
-    insert into tenants (name) values ($1) returning id
+    insert into tenants (name, dispatch_per_minute) values ($1, $3) returning id
 ), workspace as (
     insert into workspaces (tenant_id, name) select id, $1 from tenant returning id, tenant_id
 ), audited as (

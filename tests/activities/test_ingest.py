@@ -11,7 +11,7 @@ import pytest
 from activities.ingest import IngestShard
 from domain.errors import FencedOut
 from domain.ids import new_uuid
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from store.database import Pool
 from store.raw_answers import RawAnswers, raw_answer_key
 from store.residents import take

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from activities.ingest import IngestShard
 from broker.consumer import Received
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from store.database import Pool
 from store.raw_answers import RawAnswers
 from store.residents import take

@@ -11,7 +11,7 @@ from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue
 from broker.publisher import Outcome, Outgoing, Publisher
 from domain.errors import FencedOut
-from domain.messages import OUTBOX_ID_HEADER, TaskHint
+from domain.transport import OUTBOX_ID_HEADER, TaskHint
 from store import residents
 from store.database import Pool
 from store.listen import Listener

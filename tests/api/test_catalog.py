@@ -76,6 +76,15 @@ async def test_a_changed_text_is_a_new_version_and_an_old_text_its_old_one(
     assert stored == hashlib.sha256("谁最好？".encode()).hexdigest()
 
 
+async def test_the_longest_question_is_kept_whole_and_recognised(call: Caller, world: World) -> None:
+    # Characters that do not compress: an index entry could not hold them.
+    text = "".join(chr(0x4E00 + (number * 7919) % 20000) for number in range(4000))
+    question = await made(call, f"/brands/{world.brand_id}/questions", {"text": text})
+    assert question["text"] == text
+    again = await call("POST", f"{BASE}/brands/{world.brand_id}/questions", json={"text": text})
+    assert problem_of(again, 409)["code"] == "conflict"
+
+
 async def test_a_list_of_questions_sent_twice_adds_nothing_the_second_time(call: Caller, world: World) -> None:
     keyword = await made(call, f"/brands/{world.brand_id}/keywords", {"text": "pumps"})
     questions = [{"text": f"question {n}", "keyword_id": keyword["id"]} for n in range(3)]

@@ -14,7 +14,7 @@ from api.body_guard import MAX_BODY_BYTES, BodyGuard
 from api.desktop import desktop_router
 from api.problems import install_problem_handlers
 from domain.errors import BrokerUnavailable
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from store.clients import revoke_client
 from store.database import Pool
 from tests.support.world import Desktop, Lease, World

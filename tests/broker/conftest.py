@@ -11,7 +11,7 @@ from broker.connection import BrokerConnection
 from broker.publisher import Publisher
 from broker.subscription import Subscription
 from broker.topology import INGEST_DEAD_LETTER_EXCHANGE, declare_topology
-from domain.messages import DISPATCH_EXCHANGE, INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
+from domain.transport import DISPATCH_EXCHANGE, INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
 from tests.broker.tcp_proxy import TcpProxy
 from tests.conftest import Servers
 

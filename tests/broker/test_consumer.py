@@ -15,7 +15,7 @@ from broker.results import REASON_HEADER, dead_letter, decode_result, publish_re
 from broker.topology import DELIVERY_LIMIT
 from domain.errors import BrokerUnavailable
 from domain.ids import shard_key, shard_of
-from domain.messages import INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ResultMessage, ingest_queue
+from domain.transport import INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ResultMessage, ingest_queue
 from tests.broker.conftest import SHARDS, received
 from tests.broker.tcp_proxy import TcpProxy
 

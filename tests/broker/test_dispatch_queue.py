@@ -8,7 +8,7 @@ import msgspec
 from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue, publish_control
 from broker.publisher import Publisher
-from domain.messages import DISPATCH_EXCHANGE, ClientClosed, DispatchMessage, TaskHint
+from domain.transport import DISPATCH_EXCHANGE, ClientClosed, DispatchMessage, TaskHint
 from tests.broker.conftest import until
 from tests.broker.tcp_proxy import TcpProxy
 

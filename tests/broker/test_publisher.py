@@ -9,7 +9,7 @@ from broker.connection import BrokerConnection, broker_errors
 from broker.publisher import Outcome, Outgoing, Publisher
 from broker.topology import declare_topology
 from domain.errors import BrokerUnavailable
-from domain.messages import DISPATCH_EXCHANGE, INGEST_EXCHANGE, ingest_queue
+from domain.transport import DISPATCH_EXCHANGE, INGEST_EXCHANGE, ingest_queue
 from tests.broker.conftest import SHARDS, received
 from tests.broker.tcp_proxy import TcpProxy
 

@@ -80,11 +80,26 @@ def test_a_clients_own_limits_stay_under_the_fuse() -> None:
         ("preempt_policy", "sometimes"),
         ("no_such_setting", 1),
         ("scheduled_share", float("inf")),
+        ("paused_lanes", "high"),
+        ("paused_lanes", ["urgent"]),
+        ("paused_lanes", ["no_such_lane"]),
+        ("paused_lanes", [1]),
     ],
 )
 def test_a_setting_over_its_fuse_or_of_the_wrong_kind_is_refused(key: str, value: object) -> None:
     with pytest.raises(InvalidInput):
         check_setting(key, value)
+
+
+def test_a_tenants_own_minute_stays_under_the_fuse() -> None:
+    limits = limits_of(
+        DispatchSettings(), client_concurrency=None, client_queue_depth=None, platform=1, tenant_per_minute=1000
+    )
+    assert limits.tenant_per_minute == 60
+
+
+def test_paused_lanes_are_named_once() -> None:
+    assert check_setting("paused_lanes", ["retry", "normal", "retry"]) == ("retry", "normal")
 
 
 def test_a_stored_value_that_is_no_longer_acceptable_falls_back_to_its_default() -> None:

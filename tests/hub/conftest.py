@@ -17,7 +17,6 @@ from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue, publish_control
 from broker.publisher import Publisher
 from domain.hub_port import ClientIdentity
-from domain.messages import DISPATCH_EXCHANGE, ClientClosed, ControlHint, DispatchMessage, TaskHint
 from domain.protocol import (
     PATH,
     SUBPROTOCOL,
@@ -29,6 +28,7 @@ from domain.protocol import (
     decode_server_frame,
     encode,
 )
+from domain.transport import DISPATCH_EXCHANGE, ClientClosed, ControlHint, DispatchMessage, TaskHint
 from hub.ports import Limits
 from hub.server import Hub
 from tests.broker.conftest import broker, prefix, proxied, proxy, publisher  # noqa: F401

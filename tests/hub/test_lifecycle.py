@@ -4,8 +4,8 @@ import asyncio
 from uuid import uuid4
 
 from broker.connection import BrokerConnection
-from domain.messages import ClientClosed
 from domain.protocol import CloseCode, Heartbeat, HeldAttempt, ServerAck, Snapshot, TaskAvailable, TaskControl
+from domain.transport import ClientClosed
 from tests.broker.conftest import until
 from tests.broker.tcp_proxy import TcpProxy
 from tests.hub.conftest import LIMITS, MakeRig, Rig

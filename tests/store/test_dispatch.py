@@ -187,11 +187,12 @@ async def test_high_waits_for_the_fuse_a_slot_and_the_platform(world: World, cli
 
 async def test_a_sliding_minute_gives_back_only_what_has_left_it(world: World, client: Desktop) -> None:
     await world.setting("tenant_per_minute", 6)
-    await world.platform_limit("qwen", 40)
     await past_dispatches(world, client, 4, 62)
     await past_dispatches(world, client, 3, 58)
-    for _ in range(8):
-        await world.business_task()
+    for platform in ("qwen", "doubao", "kimi", "openai"):
+        await world.platform_limit(platform, 2)
+        for _ in range(2):
+            await world.business_task(platform=platform)
     await rounds(world.pool)
     assert len(await dispatched(world)) == 3
     read = await reading(world.pool)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from activities.interpret import interpret
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from store.database import Pool, transaction
 from store.facts import AttemptContext, RunFact, read_brands, read_contexts, write_facts
 from tests.support.results import chat_answer, failure, result

@@ -12,7 +12,7 @@ from broker.consumer import IngestConsumer, Received
 from broker.publisher import Publisher
 from broker.results import REASON_HEADER, dead_letter
 from broker.topology import INGEST_DEAD_LETTER_EXCHANGE
-from domain.messages import INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
+from domain.transport import INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
 
 SHARD = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from domain.messages import ResultMessage
+from domain.transport import ResultMessage
 from tests.support.world import Desktop, Lease, World
 
 RECEIVED_AT = datetime(2026, 4, 20, 8, 30, tzinfo=UTC)
