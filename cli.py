@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.exceptions import TyperException
 
 from leave import leave
@@ -123,7 +124,7 @@ def demo(
     answers: Annotated[Path | None, typer.Option(help="A folder of recorded answers to replay.")] = None,
     brand: Annotated[str, typer.Option(help="With --answers: the brand whose mentions are counted.")] = "OpenAI",
     competitor: Annotated[list[str] | None, typer.Option(help="With --answers: a competitor; may be repeated.")] = None,
-    speed: Annotated[float, typer.Option(help="How much faster than a real desktop.")] = 2.0,
+    speed: Annotated[float, typer.Option(min=0, help="How much faster than a real desktop.")] = 2.0,
     picture: Annotated[Path | None, typer.Option(help="Also write what is printed as an SVG picture.")] = None,
 ) -> None:
     """Run the main job: a scheduled batch that gives way to collect-now. The last line is one JSON object."""
@@ -148,11 +149,11 @@ def demo(
 
 @app.command()
 def desktop(
-    api: Annotated[str, typer.Option(help="Base address of the API.")] = "http://127.0.0.1:8080",
+    api: Annotated[str | None, typer.Option(help="Base address of the API; without it the running stack's.")] = None,
     count: Annotated[int, typer.Option(min=1, max=1000, help="How many desktops in this process.")] = 1,
     driver: Annotated[str, typer.Option(help="replay")] = "replay",
     answers: Annotated[Path | None, typer.Option(help="A folder of recorded answers; without it the samples.")] = None,
-    speed: Annotated[float, typer.Option(help="How much faster than a real desktop; 0 takes no time.")] = 1.0,
+    speed: Annotated[float, typer.Option(min=0, help="How much faster than a real desktop; 0 takes no time.")] = 1.0,
     state: Annotated[Path, typer.Option(help="Where tokens and unsent results are kept.")] = Path(".giveway/desktops"),
     token: Annotated[str | None, typer.Option(envvar="GIVEWAY_TOKEN", help="A user's token, to register.")] = None,
     workspace: Annotated[int | None, typer.Option(help="The workspace to register in.")] = None,
@@ -165,7 +166,14 @@ def desktop(
     if driver != "replay":
         raise typer.BadParameter(f"there is no driver {driver!r}; known: replay")
     replay = ReplayDriver(load_answers(answers or samples_folder()), speed=speed)
-    fleet = Fleet(api, state, count, replay, workspace_id=workspace, user_token=token)
+    fleet = Fleet(
+        api or f"http://127.0.0.1:{_settings().api_port}",
+        state,
+        count,
+        replay,
+        workspace_id=workspace,
+        user_token=token,
+    )
 
     async def run() -> None:
         if await run_desktops(fleet, _stop_on_signals()):
@@ -177,6 +185,8 @@ def desktop(
 @app.command()
 def tenant(name: Annotated[str, typer.Argument(help="The tenant's name.")], json: Json = False) -> None:
     """Create a tenant with one workspace; prints their ids."""
+    if not 1 <= len(name.strip()) <= 200:
+        raise typer.BadParameter("a tenant's name has 1 to 200 characters")
     from store.database import open_pool
     from store.tenants import NewTenant, create_tenant
 
@@ -204,8 +214,10 @@ def token(
     role: Annotated[str, typer.Option(help="viewer, operator, admin or ops.")] = "admin",
 ) -> None:
     """Sign a token with the development key of the environment, or of the stack that `giveway up` runs."""
-    from api.auth import issue_development_token
+    from api.auth import Role, issue_development_token
 
+    if role not in set(Role):
+        raise typer.BadParameter(f"there is no role {role!r}; known: {', '.join(Role)}")
     typer.echo(issue_development_token(_settings(), tenant_id=tenant, workspaces=workspace, user_id=user, role=role))
 
 
@@ -252,29 +264,40 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        return done.exit_code
+        code = app(standalone_mode=False, prog_name="giveway")
     except typer.Abort:
         return 130
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         return _explain(error)
-    return 0
+    # Outside standalone mode an Exit is not raised: its code is the result.
+    return code if isinstance(code, int) else 0
 
 
 def _explain(error: Exception) -> int:
     """Usage errors show themselves, our own say what to do next; anything else shows where it happened."""
-    code = getattr(error, "code", None)
+    shown = Console(stderr=True, highlight=False)
     if isinstance(error, TyperException) and hasattr(error, "show"):
         error.show()
         return int(getattr(error, "exit_code", 2))
+    code = getattr(error, "code", None)
     if isinstance(code, str):
-        Console(stderr=True, highlight=False).print(f"[bold red]{code}[/] {error}")
-        return 1
-    Console(stderr=True).print_exception()
+        shown.print(f"[bold red]{code}[/] {escape(str(error))}")
+    elif _is_unreachable(error):
+        shown.print(f"[bold red]unreachable[/] {escape(str(error) or type(error).__name__)}")
+        shown.print("is the stack up? `make up` starts it, `giveway doctor` says what is missing")
+    else:
+        shown.print_exception()
     return 1
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """A server that is not there, or an address that cannot be one."""
+    import asyncpg
+    import httpx
+
+    return isinstance(error, ConnectionError | TimeoutError | httpx.TransportError | asyncpg.CannotConnectNowError)
 
 
 if __name__ == "__main__":

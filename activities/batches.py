@@ -66,8 +66,11 @@ class PlanActivities:
     async def scan_plans(self) -> ScanResult:
         """Claim what is due, then start what has no workflow yet; the next scan makes a crash in between good."""
         due = await batches.claim_due_plans(self._pool)
-        planned = await batches.find_planned(self._pool)
-        skipped = [skipped for start, skipped in planned if await self._start(start)]
+        skipped: list[int] = []
+        last = 0
+        while page := await batches.find_planned(self._pool, last):
+            skipped += [skipped_slots for start, skipped_slots in page if await self._start(start)]
+            last = page[-1][0].batch_id
         return ScanResult(due=due, started=len(skipped), skipped_slots=sum(skipped))
 
     async def _start(self, start: BatchStart) -> bool:

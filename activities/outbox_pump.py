@@ -1,5 +1,6 @@
 """Publishes committed effects to RabbitMQ, in order per client (2-desktop §2.1)."""
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,9 @@ from store.outbox_pump import PendingOutbox, PendingRow, RowOutcome
 log = logging.getLogger(__name__)
 
 TAKE: Final = 200
+# No further wave after this: what has been confirmed is written down, the rest is taken again. With the wave in flight
+# and its own timeout (5 s) a round lasts 10 s at most, whatever the broker does.
+ROUND_SECONDS: Final = 5.0
 
 _SETTLED: Final = {
     Outcome.ROUTED: RowOutcome.DELIVERED,
@@ -53,11 +57,19 @@ class OutboxPump:
         return Round.MOVED
 
     async def _publish(self, rows: Sequence[PendingRow]) -> dict[int, Outcome]:
-        """Outcomes by row id. A client's later rows are not tried after a failure of an earlier one."""
+        """Outcomes by row id. A client's later rows are not tried after a failure of an earlier one.
+
+        Rows for which the round had no time have none.
+        """
+        clock = asyncio.get_running_loop().time
+        ends = clock() + ROUND_SECONDS
         outcomes: dict[int, Outcome] = {}
         halted: set[UUID | None] = set()
         for wave in _waves(rows):
             going = [row for row in wave if row.client_id is None or row.client_id not in halted]
+            # The clients of a wave are among those of the wave before it: when none is left, the rest is as empty.
+            if not going or (outcomes and clock() > ends):
+                break
             results = await self._publisher.publish_many([_outgoing(row) for row in going])
             for row, outcome in zip(going, results, strict=True):
                 outcomes[row.id] = outcome

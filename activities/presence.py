@@ -1,13 +1,19 @@
 """The presence sweeper: silence and lease expiry take effect within a second or two (2-desktop §2.1, §2.2)."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from activities.outages import through_outages
+import asyncpg
+
+from activities.outages import is_outage, through_outages
+from domain.errors import FencedOut
 from store import presence
 from store.database import Connection, Pool, transaction
 from store.residents import hold
+
+log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 1.0
 
@@ -20,6 +26,7 @@ SWEEPS: Final[tuple[tuple[str, Sweep], ...]] = (
     ("expired", presence.return_expired_queued),
     ("unknown", presence.make_expired_unknown),
     ("resolved", presence.resolve_unknown),
+    ("never_ingested", presence.fail_never_ingested),
     ("hinted", presence.repeat_lost_hints),
     ("resumed", presence.resume_all_batches),
 )
@@ -39,10 +46,33 @@ class PresenceSweeper:
             await asyncio.sleep(self._interval)
 
     async def sweep(self, name: str, epoch: int) -> dict[str, int]:
-        """One round; how many rows each sweep changed. A second round at once changes nothing."""
-        return {kind: await self._step(name, epoch, sweep) for kind, sweep in SWEEPS}
+        """One round; how many rows each sweep changed. A second round at once changes nothing.
+
+        A sweep that fails is logged and not in the answer, and the later ones run all the same. Raises FencedOut, and
+        what passes by itself: at once when the database is away, else after the last sweep.
+        """
+        changed: dict[str, int] = {}
+        passing: list[Exception] = []
+        for kind, sweep in SWEEPS:
+            try:
+                changed[kind] = await self._step(name, epoch, sweep)
+            except Exception as error:
+                if _stops_all(error):
+                    raise
+                log.exception("presence sweep %s failed; the others go on", kind)
+                passing += [error] if is_outage(error) else []
+        if passing:
+            raise passing[0]
+        return changed
 
     async def _step(self, name: str, epoch: int, sweep: Sweep) -> int:
         async with transaction(self._pool) as connection:
             await hold(connection, name, epoch)
             return await sweep(connection)
+
+
+def _stops_all(error: Exception) -> bool:
+    """Whether the next sweep would meet the same: another holds the lease, or the database does not answer."""
+    if isinstance(error, FencedOut):
+        return True
+    return is_outage(error) and not isinstance(error, asyncpg.PostgresError)

@@ -55,6 +55,11 @@ class RequestActivities:
         return await requests.end_request(self._pool, ref)
 
     @activity.defn
+    async def withdraw_interrupts(self, ref: RequestRef) -> RequestCounters:
+        """The request is over: nobody needs to stop for it any more."""
+        return await requests.withdraw_interrupts(self._pool, ref)
+
+    @activity.defn
     async def cancel_request(self, ref: RequestRef) -> RequestCounters:
         """Withdraw the request; what runs finishes."""
         return await requests.cancel_request(self._pool, ref)

@@ -1,7 +1,7 @@
 """Collect-now: the click, what became of it, and taking it back (1-dispatch §1.5, dispatch §13.1, §13.5)."""
 
 import asyncio
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -119,7 +119,7 @@ def _command(principal: Principal, brand_id: int, body: CollectNowCall, key: str
         preempt=body.preempt,
         target_client_id=body.target_client_id,
         idempotency_key=key,
-        deadline=datetime.now(UTC) + timedelta(seconds=ACCEPT_SECONDS),
+        valid_seconds=ACCEPT_SECONDS,
     )
 
 

@@ -21,6 +21,9 @@ from settings import Settings
 from store.database import Pool, open_pool
 from store.listen import Listener
 
+# A caller is told 503 rather than kept waiting for a database that does not answer.
+STATEMENT_SECONDS = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class AppState:
@@ -55,7 +58,12 @@ async def open_state(settings: Settings) -> AsyncIterator[AppState]:
     """
     async with AsyncExitStack() as stack:
         verifier = TokenVerifier(settings)
-        pool = await open_pool(settings.database_url, size=settings.database_pool_size, name="giveway-api")
+        pool = await open_pool(
+            settings.database_url,
+            size=settings.database_pool_size,
+            name="giveway-api",
+            command_timeout=STATEMENT_SECONDS,
+        )
         stack.callback(pool.terminate)
         listener = await stack.enter_async_context(Listener(settings.database_url))
         broker = await stack.enter_async_context(BrokerConnection(settings.amqp_url, name="giveway-api"))

@@ -126,7 +126,7 @@ async def _clicks(
 async def _click(api: TenantApi, seeded: Seeded, journal: Journal, question_id: int) -> dict[str, float]:
     began = time.monotonic()
     body = {"question_ids": [question_id], "platforms": ["openai"]}
-    answer = await api.post(f"/brands/{seeded.brand_id}/collect-now", body)
+    answer = await api.click(seeded.brand_id, body)
     async with asyncio.timeout(60):
         while (started := journal.first_high(began, EventKind.STARTED)) is None:
             await asyncio.sleep(0.005)

@@ -82,20 +82,26 @@ class Publisher:
                 return await self._send(message, mandatory)
 
     async def publish_many(self, messages: Sequence[Outgoing], *, timeout: float = OPERATION_SECONDS) -> list[Outcome]:
-        """Publish at once, confirms pipelined; the outcome of each, in order. Never raises for the broker's sake."""
+        """Publish at once, confirms pipelined; the outcome of each, in order. Never raises for the broker's sake.
+
+        `timeout`: seconds for all of it, a reconnect included.
+        """
+        if not messages:
+            return []
+        ends = asyncio.get_running_loop().time() + timeout
         try:
             with broker_errors("opening a channel"):
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout_at(ends):
                     await self._opened()
         except BrokerUnavailable as error:
             log.warning("%s", error.message)
             return [Outcome.FAILED] * len(messages)
-        return await asyncio.gather(*(self._outcome(message, timeout) for message in messages))
+        return await asyncio.gather(*(self._outcome(message, ends) for message in messages))
 
-    async def _outcome(self, message: Outgoing, timeout: float) -> Outcome:
+    async def _outcome(self, message: Outgoing, ends: float) -> Outcome:
         try:
             with broker_errors(f"publishing to {message.exchange}"):
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout_at(ends):
                     return Outcome.ROUTED if await self._send(message, True) else Outcome.UNROUTABLE
         except BrokerUnavailable as error:
             log.warning("%s", error.message)

@@ -7,18 +7,35 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 venv=$PWD/.venv
 stamp=$venv/.installed
+# In a .venv that this script made; another one is its owner's, and not ours to delete.
+made=$venv/.made-by-giveway
+# What a set-up that was killed during apt left is known by the line with its pid, and removed by the next one.
+policy=${GIVEWAY_POLICY_RC_D:-/usr/sbin/policy-rc.d}
+policy_line='# giveway set-up, process '
 
 say() { printf '%s\n' "$*" >&2; }
 stop() { say "error: $1"; say "  What to do: $2"; exit 1; }
 is_root() { [ "$(id -u)" = 0 ]; }
 
+policy_owner() { sed -n "s/^$policy_line//p" "$policy" 2>/dev/null || true; }
+
+drop_policy() { [ "$(policy_owner)" != "$$" ] || rm -f "$policy"; }
+
+drop_stale_policy() {
+  local owner
+  owner=$(policy_owner)
+  # Gone, and so ours to remove: one of another clone may be at work.
+  [ -n "$owner" ] && [ -w "$policy" ] && ! kill -0 "$owner" 2>/dev/null || return 0
+  say "removing $policy, left by a set-up that was killed"
+  rm -f "$policy"
+}
+
 apt_install() {
   # A package must not start its service: our own node is started by devstack, and containers have no init.
-  local policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    trap drop_policy EXIT
+    printf '#!/bin/sh\n%s%s\nexit 101\n' "$policy_line" "$$" >"$policy"
     chmod 755 "$policy"
-    trap "rm -f $policy" EXIT
   fi
   export DEBIAN_FRONTEND=noninteractive
   local options=(-q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
@@ -41,13 +58,24 @@ fingerprint() {
 
 is_usable() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
 
+is_broken() { [ -e "$venv/pyvenv.cfg" ] && ! "$venv/bin/python" -c '' 2>/dev/null; }
+
 is_installed() {
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$1" ] && "$venv/bin/python" -c '' 2>/dev/null
 }
 
+remove_venv() {
+  if [ -e "$made" ] || is_broken; then
+    rm -rf "$venv"
+  fi
+  [ -e "$venv" ] || [ -L "$venv" ] || return 0
+  stop "$1, and this set-up did not make it" \
+    "move it away (mv .venv .venv.mine) and run make setup again${2:+, or $2}"
+}
+
 make_venv() {
   is_usable && return
-  rm -rf "$venv"
+  remove_venv ".venv has no pip" "add pip to it: .venv/bin/python -m ensurepip"
   if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     local package
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
@@ -56,6 +84,8 @@ make_venv() {
     apt_install "$package" >&2
   fi
   say "making .venv"
+  mkdir "$venv"
+  : >"$made"
   "$python" -m venv "$venv"
 }
 
@@ -83,8 +113,8 @@ setup_venv() {
   make_venv
   say "installing requirements.lock"
   if ! install_locked; then
+    remove_venv "the dependencies could not be installed into .venv (pip's message is above)"
     say "that failed: trying once more in a new .venv"
-    rm -rf "$venv"
     make_venv
     install_locked || stop "the dependencies could not be installed" "read pip's message above, then make setup"
   fi
@@ -111,6 +141,8 @@ if command -v flock >/dev/null; then
   exec 9>.giveway/setup.lock
   flock 9
 fi
+
+drop_stale_policy
 
 case "${1:-}" in
   venv) setup_venv ;;

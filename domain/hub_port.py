@@ -4,7 +4,7 @@ The hub knows neither SQL nor Temporal: `store.hub_backend` implements this port
 another implementation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -64,8 +64,11 @@ class HubBackend(Protocol):
         """The frames of these tasks were written to the socket."""
         ...
 
-    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> None:
-        """Record the beats of many clients at once; a beat of an older connection changes nothing."""
+    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> Mapping[UUID, frozenset[UUID]]:
+        """Record the beats of many clients at once; a beat of an older connection changes nothing.
+
+        Returns by client the attempts which it lists though the server has ended them: it must be told.
+        """
         ...
 
     async def disconnected(self, client_id: UUID, epoch: int) -> None:

@@ -94,8 +94,10 @@ class AcceptCommand(Message):
     preempt: bool = True
     target_client_id: UUID | None = None
     idempotency_key: str | None = None
-    # Past it the update is refused: the caller has already been told 503.
-    deadline: datetime
+    # Counted from the workflow's start; past it the update is refused: the caller has already been told 503.
+    valid_seconds: float = 5.0
+    # By the caller's clock, which nobody compares with another: only in histories recorded before `valid_seconds`.
+    deadline: datetime | None = None
 
 
 class CollectNowAnswer(Message):
@@ -163,6 +165,8 @@ class ClientLost(Message):
     outbox_id: int = 0
     client_id: UUID
     epoch: int
+    # One connection may fall silent more than once.
+    lost_at: datetime | None = None
 
 
 class ClientBound(Message):
@@ -261,6 +265,9 @@ class CarriedBatch(Message):
     # Outbox ids handled, newest last: a signal that comes again is dropped.
     seen: tuple[int, ...] = ()
     gave_way: int = 0
+    dispatched: int = 0
+    # The newest yield: whose, at which generation.
+    newest_yield: tuple[UUID, int] | None = None
     recheck_at: datetime | None = None
     # The newest generation at which each client resumed: an older yield that comes late is over.
     resumed: dict[UUID, int] = {}
@@ -304,11 +311,13 @@ class Resumed(Message):
 
 
 class Progress(Message):
-    """Signal: settled tasks of the batch (completed, failed, skipped or expired), and dispatched ones."""
+    """Signal: settled tasks of the batch (completed, failed, skipped or expired), dispatched ones, and all of them."""
 
     outbox_id: int = 0
     settled: int
     dispatched: int = 0
+    # None: as known. Another batch of the day may have taken over tasks that this one left.
+    expected: int | None = None
 
 
 class BatchRef(Message):

@@ -154,7 +154,7 @@ class Hub:
         """Never raises: the next beat of each client says the same again, and leases outlast several."""
         records = list(beats.values())
         try:
-            await self.backend.heartbeats(records)
+            await self._hand_over(records)
         except (GivewayError, OSError, TimeoutError) as error:
             log.warning("%d heartbeats lost: %r", len(records), error)
         except Exception:
@@ -164,9 +164,15 @@ class Hub:
     async def _hand_over_singly(self, records: Sequence[HeartbeatRecord]) -> None:
         for record in records:
             try:
-                await self.backend.heartbeats([record])
+                await self._hand_over([record])
             except Exception as error:
                 log.error("heartbeat of client %s refused: %r", record.client_id, error)
+
+    async def _hand_over(self, records: Sequence[HeartbeatRecord]) -> None:
+        for client_id, attempts in (await self.backend.heartbeats(records)).items():
+            session = self._registry.find(client_id)
+            if session is not None:
+                session.taken_away(attempts)
 
     async def _hand_over_pushes(self, tasks: Mapping[UUID, None]) -> None:
         await self.backend.pushed(list(tasks))

@@ -85,6 +85,8 @@ class Session:
         self._hints: dict[UUID, None] = {}
         # What the client has, as far as it said or was told since.
         self._held: dict[str, HeldAttempt] = {}
+        # Attempts that the server ended and this client was told of.
+        self._told: frozenset[UUID] = frozenset()
         self._generation = 0
         self._worker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -106,6 +108,12 @@ class Session:
         if self.epoch != NO_EPOCH and self._wanted is None:
             self._wanted = Wanted(None, self._generation)
             self._wake()
+
+    def taken_away(self, attempts: frozenset[UUID]) -> None:
+        """The client lists attempts whose lease is over: a snapshot tells it, once. It may need a while to stop."""
+        if not attempts <= self._told:
+            self.resync()
+        self._told = attempts
 
     def close(self, code: CloseCode | int, reason: str) -> None:
         """Close with a code, without waiting; what is queued is dropped."""
@@ -300,7 +308,8 @@ class Session:
         try:
             granted = await self._hub.backend.grant(self.client, self.epoch, list(hints))
         except Exception:
-            self._hints = hints | self._hints
+            # It may have been committed, its tokens lost with the answer: only a snapshot leases those tasks anew.
+            self._wanted = self._wanted or Wanted(None, self._generation)
             raise
         for frame in granted:
             self._queue.put(frame, self._note_given([frame]))

@@ -223,12 +223,14 @@ create table monitoring_collect_requests (
         ('accepted', 'dispatching', 'running', 'partial', 'succeeded', 'failed', 'timed_out', 'superseded')),
     status_reason text,
     hint text,
-    -- What the accept answered (§13.1), kept so that a replay answers the same.
+    -- What the accept answered (§13.1), kept so that a replay answers the same; a later binding moves the live ones.
     affected_task_count integer not null default 0,
     promoted_task_count integer not null default 0,
     aborted_queued_count integer not null default 0,
     interrupt_requested_count integer not null default 0,
     accepted_client_id uuid,
+    accepted_generation bigint not null default 0,
+    accepted_interrupt_count integer not null default 0,
     -- Live counters, changed only in the transaction that changes a task.
     requested_task_count integer not null default 0,
     dispatched_task_count integer not null default 0,
@@ -389,6 +391,9 @@ create index desktop_tasks_live_client on desktop_tasks (target_client_id)
     where status in ('queued', 'in_progress', 'unknown');
 create index desktop_tasks_lease_expiry on desktop_tasks (lease_expires_at)
     where status in ('queued', 'in_progress') and lease_expires_at is not null and result_received_at is null;
+-- Received results that wait for ingest: a handful, unless the broker lost them.
+create index desktop_tasks_received on desktop_tasks (result_received_at)
+    where status in ('in_progress', 'unknown') and result_received_at is not null;
 -- Sliding minute windows count dispatches by creation (§1.3).
 create index desktop_tasks_minute on desktop_tasks (created_at) where kind = 'monitor';
 create index desktop_tasks_of_business_task on desktop_tasks (monitor_task_id);
@@ -619,6 +624,22 @@ create table monitoring_brand_platform_daily (
 create view online_clients as
 select * from desktop_clients
 where online and healthy and revoked_at is null and last_heartbeat_at > now() - interval '30 seconds';
+
+-- Waiting high tasks of open requests that have no desktop, or one that cannot take them (lost, revoked, unhealthy, paused,
+-- not logged in on the platform), while another one is there that can: with nobody better they stay where they are.
+create view tasks_to_bind as
+select t.id, t.ai_platform_id, r.id as request_id, r.tenant_id, r.workspace_id, r.preempt
+from monitoring_collect_requests r
+join monitoring_collect_tasks t on t.collect_request_id = r.id
+left join desktop_clients c on c.id = t.target_client_id
+where r.status in ('accepted', 'dispatching', 'running')
+  and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'
+  and (c.id is null or c.lost_at is not null or c.revoked_at is not null or not c.healthy or c.paused
+    or coalesce(c.platform_sessions ->> t.ai_platform_id, 'healthy') <> 'healthy')
+  and exists (
+    select from online_clients o
+    where o.tenant_id = r.tenant_id and o.workspace_id = r.workspace_id and not o.paused
+      and coalesce(o.platform_sessions ->> t.ai_platform_id, 'healthy') = 'healthy');
 
 -- What decisions need of a client: with its tenant's counter and budget, what keeps it busy (a task that did not stop in
 -- time holds no slot, but its desktop is not idle either), and last minute's share of aborted attempts.

@@ -238,8 +238,8 @@ def answer_of(row: asyncpg.Record) -> CollectNowAnswer:
         affected_task_count=row["affected_task_count"],
         promoted_task_count=row["promoted_task_count"],
         aborted_queued_count=row["aborted_queued_count"],
-        interrupt_requested_count=row["interrupt_requested_count"],
-        interrupt_generation=row["interrupt_generation"],
+        interrupt_requested_count=row["accepted_interrupt_count"],
+        interrupt_generation=row["accepted_generation"],
         ttl_expires_at=row["ttl_expires_at"],
         message=_message(row),
     )
@@ -248,6 +248,6 @@ def answer_of(row: asyncpg.Record) -> CollectNowAnswer:
 def _message(row: asyncpg.Record) -> str:
     if row["accepted_client_id"] is None:
         return "已接受；当前没有在线的采集终端，终端上线后立即执行"
-    if row["interrupt_requested_count"] or row["aborted_queued_count"]:
+    if row["accepted_interrupt_count"] or row["aborted_queued_count"]:
         return "已提升为高优先级并请求抢占当前定时采集任务"
     return "已提升为高优先级"

@@ -1,7 +1,7 @@
 """Scheduled batches: claiming due plans, materialising tasks, and how a batch ends (1-dispatch §1.6)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Final
@@ -27,6 +27,8 @@ SQL, LOCKS = statements("batches"), statements("locks")
 
 # Cut-off of a previous_day plan: what is left at 06:10 local goes to backfill (3-results §3.7).
 PREVIOUS_DAY_CUT_OFF: Final = time(6, 10)
+
+PLANNED_PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,12 @@ async def _plan_batch(connection: Connection, plan: asyncpg.Record, claimed: Cla
     )
 
 
-async def find_planned(pool: Pool) -> list[tuple[BatchStart, int]]:
-    """Batches whose workflow has not taken over yet, with the slots each skipped: starting one again is a no-op."""
-    rows = await pool.fetch(SQL["find_planned"])
+async def find_planned(pool: Pool, after: int = 0, *, limit: int = PLANNED_PAGE) -> list[tuple[BatchStart, int]]:
+    """Batches whose workflow has not taken over yet, with the slots each skipped: starting one again is a no-op.
+
+    A page by id, after the given one; empty when there are no more.
+    """
+    rows = await pool.fetch(SQL["find_planned"], after, limit)
     return [(_start_of(row), row["skipped_slots"]) for row in rows]
 
 
@@ -127,7 +132,8 @@ def _start_of(row: asyncpg.Record) -> BatchStart:
 async def materialise(pool: Pool, chunk: MaterialiseChunk) -> MaterialisedChunk:
     """Create the business tasks at [offset, offset + size) of the plan's list; running it twice creates nothing more.
 
-    A task that a collect-now created before is the batch's too, unless another batch has it.
+    A task that a collect-now created before is the batch's too, and one that an earlier batch of the day, now over,
+    left unanswered; what another batch answered, failed or still works on is that one's.
     """
     async with transaction(pool) as connection:
         await connection.execute(LOCKS["lock_tenant_requests"], chunk.tenant_id)
@@ -135,15 +141,35 @@ async def materialise(pool: Pool, chunk: MaterialiseChunk) -> MaterialisedChunk:
         if batch is None:
             return MaterialisedChunk(next_offset=chunk.offset, created=0, expected=0, done=True)
         key = shard_key(batch["tenant_id"], batch["brand_id"], batch["business_date"])
-        row = await connection.fetchrow(SQL["materialise"], chunk.batch_id, chunk.offset, chunk.size, key)
-        assert row is not None
-        await connection.execute(SQL["lock_batch"], chunk.batch_id)
-        expected = await connection.fetchval(SQL["recount_batch"], chunk.batch_id)
+        rows = await connection.fetch(SQL["read_slice"], chunk.batch_id, chunk.offset, chunk.size)
+        slice_of = (chunk.batch_id, [row["question_id"] for row in rows], [row["platform"] for row in rows])
+        former = await _take_over(connection, *slice_of)
+        created = await connection.fetchval(SQL["materialise"], *slice_of, key)
+        expected = await _recount(connection, chunk.batch_id, former)
         await connection.execute(SQL["mark_projection"], chunk.batch_id)
         await wake(connection, DISPATCH, PROJECTION)
     return MaterialisedChunk(
-        next_offset=chunk.offset + row["seen"], created=row["created"], expected=expected, done=row["seen"] < chunk.size
+        next_offset=chunk.offset + len(rows), created=created, expected=expected, done=len(rows) < chunk.size
     )
+
+
+async def _take_over(
+    connection: Connection, batch_id: int, questions: Sequence[int], platforms: Sequence[str]
+) -> set[int]:
+    """Take in what exists of the slice and nobody works on; returns the batches that lost tasks by it."""
+    rows = await connection.fetch(SQL["lock_takeable"], batch_id, questions, platforms)
+    await connection.execute(SQL["take_unowned"], batch_id, [row["id"] for row in rows if row["former_id"] is None])
+    left = [row for row in rows if row["former_id"] is not None]
+    await connection.execute(SQL["take_over"], batch_id, [row["id"] for row in left])
+    return {row["former_id"] for row in left}
+
+
+async def _recount(connection: Connection, batch_id: int, former: Collection[int]) -> int:
+    """Count this batch, and those it took tasks from, under their locks; returns what this one expects."""
+    ids = sorted({batch_id, *former})
+    await connection.execute(SQL["lock_batches"], ids)
+    rows = await connection.fetch(SQL["recount_batches"], ids, batch_id)
+    return next((row["expected_count"] for row in rows if row["id"] == batch_id), 0)
 
 
 async def read_batch(pool: Pool, ref: BatchRef) -> BatchCounters:

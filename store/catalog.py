@@ -14,8 +14,9 @@ import asyncpg
 from domain.errors import Conflict, NotFound
 from store.database import Connection, Pool, transaction
 from store.statements import statements
+from store.text_changes import ask_anew
 
-SQL = statements("catalog")
+SQL, LOCKS = statements("catalog"), statements("locks")
 
 Record = asyncpg.Record
 Changes = Mapping[str, Any]
@@ -228,8 +229,14 @@ async def read_question(where: Pool | Connection, reach: Reach, question_id: int
 
 
 async def change_question(pool: Pool, reach: Reach, question_id: int, changes: Changes) -> Record:
-    """Only the given ones; a changed text becomes a new version (an old text again: its old version)."""
+    """Only the given ones; a changed text becomes a new version (an old text again: its old version).
+
+    Its tasks of today are asked anew (1-dispatch §1.1).
+    """
     async with transaction(pool) as connection:
+        if "text" in changes:
+            # First, as in the lock order: nobody creates or moves tasks of the old text meanwhile.
+            await connection.execute(LOCKS["lock_tenant_requests"], reach.tenant_id)
         await connection.execute(SQL["lock_question"], reach.tenant_id, question_id)
         old = await read_question(connection, reach, question_id)
         new = {**dict(old), **changes}
@@ -250,4 +257,5 @@ async def change_question(pool: Pool, reach: Reach, question_id: int, changes: C
         if new["text"] != old["text"]:
             hashes = [text_hash(new["text"])]
             await connection.execute(SQL["set_versions"], reach.tenant_id, [question_id], [new["text"]], hashes)
+            await ask_anew(connection, reach.tenant_id, question_id)
         return await read_question(connection, reach, question_id)

@@ -17,6 +17,10 @@ else:
     Pool = asyncpg.Pool
 
 
+CONNECT_SECONDS = 5.0
+ACQUIRE_SECONDS = 10.0
+
+
 def _encode(value: Any) -> str:
     return orjson.dumps(value, default=str).decode()
 
@@ -27,14 +31,16 @@ async def prepare_connection(connection: Any) -> None:
         await connection.set_type_codec(kind, encoder=_encode, decoder=orjson.loads, schema="pg_catalog")
 
 
-async def open_pool(url: str, *, size: int = 20, name: str = "giveway") -> Pool:
+async def open_pool(url: str, *, size: int = 20, name: str = "giveway", command_timeout: float = 60) -> Pool:
     """Open a pool of at most `size` connections; each statement is bounded to 30 s by the server."""
     return await asyncpg.create_pool(
         url,
         min_size=1,
         max_size=size,
         init=prepare_connection,
-        command_timeout=60,
+        command_timeout=command_timeout,
+        # Of one connect: a frozen server accepts and then says nothing.
+        timeout=CONNECT_SECONDS,
         server_settings={
             "application_name": name,
             "statement_timeout": "30000",
@@ -50,7 +56,7 @@ async def transaction(pool: Pool) -> AsyncIterator[Connection]:
 
     A connection cancelled inside a transaction is discarded, not returned: its state on the wire is unknown.
     """
-    connection = await pool.acquire()
+    connection = await pool.acquire(timeout=ACQUIRE_SECONDS)
     try:
         async with connection.transaction():
             yield connection

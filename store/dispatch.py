@@ -3,23 +3,27 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from uuid import UUID
 
 import asyncpg
 
+from domain.budgets import limits_of
 from domain.dispatch_settings import DispatchSettings, PlatformScope
 from domain.ids import new_uuid
-from domain.lanes import Lane, route_lane
-from domain.rounds import RETRY_LOW_WATER, Candidate, Live, Pick, RoundState
+from domain.lanes import MONITOR_LANES, Lane, route_lane
+from domain.rounds import EVERYBODY, RETRY_LOW_WATER, Candidate, Live, Pick, RoundPlan, RoundState
 from store.client_choice import client_limits, client_state
 from store.database import Connection
 from store.outbox import dispatch_event, write_outbox
-from store.settings import PlatformLimits, read_dispatch_settings, read_platform_limits
+from store.settings import PLATFORM_FUSE, PlatformLimits, read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
 SQL = statements("dispatch")
 
-# Heads read of each lane on each platform: more than a platform's fuse, so that one round fills it.
+# Heads read of each lane on each platform. Unbound ones are alike to every budget and the platform is full at its fuse,
+# so more would be read in vain; bound ones may have slots promised to their own request.
+UNBOUND_HEADS = PLATFORM_FUSE
 HEADS = 10
 
 
@@ -30,8 +34,24 @@ class Reading:
     state: RoundState
     candidates: list[Candidate]
     generations: Mapping[int, int]
-    # Seconds until the oldest dispatch leaves the sliding minute; None when there is none.
-    window_frees_in: float | None
+    # Of each tenant's sliding minute, and EVERYBODY's: seconds until each dispatch leaves it, the oldest first.
+    windows: Mapping[int, Sequence[float]]
+
+    @property
+    def awaits_binding(self) -> bool:
+        """Whether high work was seen that must be bound before it goes."""
+        return any(task.awaits_client for task in self.candidates)
+
+    def frees_in(self, plan: RoundPlan) -> float | None:
+        """Seconds until the first window that refused is below its limit; None when none refused, or never."""
+        times = [_below(self.windows.get(tenant, ()), limit) for tenant, limit in plan.full_minutes.items()]
+        return min((seconds for seconds in times if seconds is not None), default=None)
+
+
+def _below(leaves_in: Sequence[float], limit: int) -> float | None:
+    if limit <= 0:
+        return None
+    return leaves_in[len(leaves_in) - limit] if len(leaves_in) >= limit else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +77,37 @@ async def read_round(connection: Connection) -> Reading:
     settings = await read_dispatch_settings(connection)
     platforms = await read_platform_limits(connection, settings)
     fleet = _Fleet(await connection.fetch(SQL["read_online_clients"]), platforms)
-    minutes = await connection.fetch(SQL["read_minutes"])
-    candidates = await _read_candidates(connection, fleet)
+    windows = await _read_windows(connection)
+    full = _share_used_up(settings, windows)
+    candidates = await _read_candidates(connection, fleet, MONITOR_LANES if full is None else [Lane.HIGH])
     normal = await _count_normal(connection, fleet, candidates)
     live = await _read_live(connection)
     return Reading(
-        state=_state(settings, fleet, minutes, candidates, live, normal),
+        state=_state(settings, fleet, windows, candidates, live, normal),
         candidates=candidates,
         generations={row["tenant_id"]: row["interrupt_generation"] for row in fleet.clients},
-        window_frees_in=min((row["frees_in"] for row in minutes), default=None),
+        windows=windows,
     )
+
+
+async def _read_windows(connection: Connection) -> dict[int, Sequence[float]]:
+    rows = await connection.fetch(SQL["read_minutes"])
+    windows: dict[int, Sequence[float]] = {row["tenant_id"]: row["leaves_in"] for row in rows}
+    windows[EVERYBODY] = sorted(chain.from_iterable(windows.values()))
+    return windows
+
+
+def _share_used_up(settings: DispatchSettings, windows: Mapping[int, Sequence[float]]) -> int | None:
+    """The scheduled share of the cluster's minute if it is used up: then only high work may go."""
+    limits = limits_of(settings, client_concurrency=None, client_queue_depth=None, platform=0)
+    share = limits.cluster_ceiling(Lane.NORMAL)
+    return share if len(windows[EVERYBODY]) >= share else None
 
 
 def _state(
     settings: DispatchSettings,
     fleet: _Fleet,
-    minutes: Sequence[asyncpg.Record],
+    windows: Mapping[int, Sequence[float]],
     candidates: Sequence[Candidate],
     live: Sequence[Live],
     normal_waiting: Mapping[int, int],
@@ -82,13 +117,14 @@ def _state(
         limits={row["id"]: client_limits(row, settings) for row in fleet.clients},
         platform_limits={name: fleet.platforms[name].max_concurrent for name in fleet.open_platforms},
         live=live,
-        cluster_minute=sum(row["count"] for row in minutes),
-        tenant_minute={row["tenant_id"]: row["count"] for row in minutes},
+        cluster_minute=len(windows[EVERYBODY]),
+        tenant_minute={tenant: len(leaves) for tenant, leaves in windows.items() if tenant != EVERYBODY},
         reserved=frozenset(task.bound_to for task in candidates if task.lane is Lane.HIGH and task.bound_to),
         paused_lanes=frozenset(Lane(name) for name in settings.paused_lanes),
         high_waiting=_tenants_with_high(candidates, live),
         normal_waiting=normal_waiting,
         platforms_are_global=settings.platform_concurrency_scope is PlatformScope.GLOBAL,
+        share_used_up=_share_used_up(settings, windows),
     )
 
 
@@ -97,8 +133,9 @@ def _tenants_with_high(candidates: Sequence[Candidate], live: Sequence[Live]) ->
     return frozenset(waiting | {task.tenant_id for task in live if task.lane is Lane.HIGH})
 
 
-async def _read_candidates(connection: Connection, fleet: _Fleet) -> list[Candidate]:
-    rows = await connection.fetch(SQL["read_heads"], *fleet.workspaces(), fleet.open_platforms, HEADS)
+async def _read_candidates(connection: Connection, fleet: _Fleet, lanes: Sequence[Lane]) -> list[Candidate]:
+    names = [lane.value for lane in lanes]
+    rows = await connection.fetch(SQL["read_heads"], *fleet.workspaces(), fleet.open_platforms, UNBOUND_HEADS, names)
     clients = [row["id"] for row in fleet.clients]
     rows += await connection.fetch(SQL["read_bound_heads"], clients, fleet.open_platforms, HEADS)
     return [
@@ -112,6 +149,7 @@ async def _read_candidates(connection: Connection, fleet: _Fleet) -> list[Candid
             enqueued_at=row["enqueued_at"],
             bound_to=row["target_client_id"],
             request_id=row["collect_request_id"],
+            awaits_client=row["awaits_client"],
         )
         for row in rows
     ]
@@ -179,10 +217,11 @@ async def _insert(connection: Connection, picks: Sequence[Pick]) -> list[asyncpg
         [new_uuid() for _ in picks],
         [pick.client_id for pick in picks],
         [pick.task.lane.value for pick in picks],
+        [pick.task.bound_to for pick in picks],
     )
     return rows
 
 
 async def find_unbound_requests(connection: Connection) -> list[tuple[UUID, int]]:
-    """Open requests (id, tenant) whose waiting tasks have no client, or a lost one, although another is online."""
+    """Open requests (id, tenant) whose waiting tasks have no client that can take them, although another could."""
     return [(row["id"], row["tenant_id"]) for row in await connection.fetch(SQL["find_unbound_requests"])]

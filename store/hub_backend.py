@@ -1,6 +1,6 @@
 """The hub's port on PostgreSQL (domain/hub_port.py). No connection is held between calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from domain.hub_port import ClientIdentity, HeartbeatRecord, SnapshotContent
@@ -38,10 +38,12 @@ class StoreHubBackend:
         """The frames of these tasks were written."""
         await snapshots.mark_pushed(self._pool, task_ids)
 
-    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> None:
-        """Many clients' beats in one statement."""
-        if beats:
-            await presence.record_heartbeats(self._pool, beats)
+    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> Mapping[UUID, frozenset[UUID]]:
+        """Many clients' beats in one statement; then, in one more, what they list and no longer have."""
+        if not beats:
+            return {}
+        await presence.record_heartbeats(self._pool, beats)
+        return await snapshots.find_taken_away(self._pool, beats)
 
     async def disconnected(self, client_id: UUID, epoch: int) -> None:
         """The connection of this epoch is gone."""

@@ -30,6 +30,10 @@ SQL = statements("presence")
 SWEEP_LIMIT: Final = 500
 # A push takes milliseconds; a hint this old is lost.
 HINT_SECONDS: Final = 10
+# A request's workflow releases a lost client within milliseconds; after this the sweeper does.
+RELEASE_SECONDS: Final = 5
+# Ingest takes milliseconds, and minutes after an outage; a result older than this is lost.
+INGEST_SECONDS: Final = 900
 CLIENT_CONCURRENCY_RANGE: Final = (1, 64)
 TEXT_LIMIT: Final = 100
 SESSION_LIMIT: Final = 100
@@ -82,7 +86,7 @@ async def _connect(connection: Connection, client: ClientIdentity, hello: Hello,
 
 async def _resolve_by_hello(connection: Connection, client: ClientIdentity, held: Sequence[HeldAttempt]) -> None:
     live = await lock_live(connection, client)
-    await extend_held(connection, held)
+    await extend_held(connection, client, held)
     named = {(task, attempt) for task, attempt, _ in held_rows(held)}
     over = [
         row
@@ -136,21 +140,28 @@ async def mark_lost(connection: Connection) -> int:
     """Clients silent for 30 s: offline, and the workflows of open requests bound to them are told. Returns how many."""
     rows = await connection.fetch(SQL["mark_lost"], SILENCE_SECONDS, SWEEP_LIMIT)
     if rows:
-        epochs = {row["id"]: row["connection_epoch"] for row in rows}
-        requests = await connection.fetch(SQL["requests_of_clients"], list(epochs))
-        await write_outbox(connection, [_lost_signal(row, epochs[row["client_id"]]) for row in requests])
+        lost = {row["id"]: row for row in rows}
+        requests = await connection.fetch(SQL["requests_of_clients"], list(lost))
+        await write_outbox(connection, [_lost_signal(row, lost[row["client_id"]]) for row in requests])
         await wake(connection, DISPATCH)
     return len(rows)
 
 
-def _lost_signal(row: asyncpg.Record, epoch: int) -> OutboxRow:
-    payload = {"client_id": str(row["client_id"]), "epoch": epoch}
-    return signal(collect_now_workflow_id(row["id"]), SignalName.CLIENT_LOST, payload, row["tenant_id"])
+def _lost_signal(request: asyncpg.Record, client: asyncpg.Record) -> OutboxRow:
+    payload = {
+        "client_id": str(client["id"]),
+        "epoch": client["connection_epoch"],
+        "lost_at": client["lost_at"].isoformat(),
+    }
+    return signal(collect_now_workflow_id(request["id"]), SignalName.CLIENT_LOST, payload, request["tenant_id"])
 
 
 async def return_queued_of_lost(connection: Connection) -> int:
-    """Scheduled work that waits on a lost client goes back to the queue; high work is its request's workflow's."""
-    rows = await connection.fetch(SQL["queued_of_lost"], SWEEP_LIMIT)
+    """Scheduled work that waits on a lost client goes back to the queue; high work too, after RELEASE_SECONDS.
+
+    Until then it is its request's workflow's. The coordinator then binds it to another client.
+    """
+    rows = await connection.fetch(SQL["queued_of_lost"], SWEEP_LIMIT, RELEASE_SECONDS)
     return await _release_queued(connection, [row["id"] for row in rows], Release.CANCELLED, "the client is lost")
 
 
@@ -196,6 +207,12 @@ async def resolve_unknown(connection: Connection) -> int:
         revoked=[row["id"] for row in over if row["revoked"]],
     )
     return len(over)
+
+
+async def fail_never_ingested(connection: Connection) -> int:
+    """Results received that never came to ingest: a counted failure. One that comes after all is still taken."""
+    rows = await connection.fetch(SQL["never_ingested"], INGEST_SECONDS, SWEEP_LIMIT)
+    return await fail_tasks(connection, [row["id"] for row in rows], "its result was received, but never ingested")
 
 
 async def repeat_lost_hints(connection: Connection) -> int:

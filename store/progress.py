@@ -79,5 +79,6 @@ async def add_to_batches(connection: Connection, deltas: Mapping[int, BatchDelta
             continue
         steps = min(20, max(1, row["expected_count"] // 50))
         if crosses_step(row["settled_before"], row["settled"], row["expected_count"], steps=steps):
-            payload = {"settled": row["settled"]}
+            dispatched = await connection.fetchval(SQL["count_dispatched"], batch_id)
+            payload = {"settled": row["settled"], "dispatched": dispatched, "expected": row["expected_count"]}
             await write_outbox(connection, [signal(row["workflow_id"], SignalName.PROGRESS, payload, row["tenant_id"])])

@@ -1,7 +1,7 @@
 """Ways out of a lease that count no attempt: returned, cancelled, preempted, expired before the start.
 
 1-dispatch §1.5, 2-desktop §2.2. Counted failures are `store/settlement.py`. Lock order: business tasks by id, execution
-tasks by id, then requests by id.
+tasks by id, then requests by id, then batches by id.
 """
 
 from collections.abc import Collection
@@ -14,6 +14,7 @@ from store.database import Connection
 from store.interrupts import resume_batches, settle_interrupts
 from store.listen import DISPATCH, wake
 from store.progress import refresh_requests
+from store.settlement import settle_cancelled
 from store.statements import statements
 
 SQL = statements("releases")
@@ -45,7 +46,7 @@ async def release(
     """Abort those of the execution rows that are live; returns them. Their business tasks may be dispatched again.
 
     The caller has locked them (`lock_executions`). Settles interrupts, recounts requests, resumes batches, wakes the
-    coordinator.
+    coordinator. A task of a cancelled batch is skipped instead.
     """
     if not execution_ids:
         return []
@@ -61,5 +62,6 @@ async def _conclude(connection: Connection, rows: Collection[asyncpg.Record]) ->
     await connection.execute(SQL["lock_requests"], sorted(own | preemptors))
     await settle_interrupts(connection, [row["id"] for row in rows])
     await refresh_requests(connection, own)
+    await settle_cancelled(connection, {row["freed_task_id"] for row in rows} - {None})
     await resume_batches(connection, {row["target_client_id"] for row in rows})
     await wake(connection, DISPATCH)

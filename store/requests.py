@@ -4,7 +4,7 @@ Every effect touches only tasks `where collect_request_id = mine`; on a terminal
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
@@ -19,6 +19,7 @@ from store.listen import DISPATCH, REQUESTS, wake
 from store.outbox import OutboxRow, write_outbox
 from store.progress import refresh_requests
 from store.settings import read_dispatch_settings, read_platform_limits
+from store.settlement import settle_cancelled
 from store.statements import statements
 
 SQL, LOCKS = statements("requests"), statements("locks")
@@ -28,15 +29,15 @@ WAITING_FOR_CURRENT_TASK: Final = "waiting_for_current_task"
 Effect = Callable[[Connection, RequestRef], Awaitable[int]]
 
 
-async def _apply(pool: Pool, ref: RequestRef, effect: Effect) -> RequestCounters:
-    """Lock in the common order, apply the effect to an open request, recount, and read the request back."""
+async def _apply(pool: Pool, ref: RequestRef, effect: Effect, *, to_open: bool = True) -> RequestCounters:
+    """Lock in the common order, apply the effect to an open request (else: to one that is over), read it back."""
     async with transaction(pool) as connection:
         await connection.execute(LOCKS["lock_tenant_requests"], ref.tenant_id)
         await connection.execute(SQL["lock_tenant"], ref.tenant_id)
         await connection.execute(SQL["lock_business_tasks"], ref.request_id)
         await connection.execute(SQL["lock_execution_tasks"], ref.request_id)
         open_now = await connection.fetchval(SQL["is_open"], ref.request_id, ref.tenant_id)
-        touched = await effect(connection, ref) if open_now else 0
+        touched = await effect(connection, ref) if open_now is to_open else 0
         if touched:
             await wake(connection, DISPATCH, REQUESTS)
         return await _read(connection, ref, touched)
@@ -66,7 +67,10 @@ async def read_request(pool: Pool, ref: RequestRef) -> RequestCounters:
 
 
 async def find_accepted(pool: Pool, ref: RequestRef) -> AcceptResult | None:
-    """What the accept of this request answered, read back from its row; None when it never committed."""
+    """The accept of this request, read back from its row; None when it never committed.
+
+    For the workflow, which follows the binding as it is now: a later one than the accept's may be the newest.
+    """
     async with pool.acquire() as connection:
         row = await connection.fetchrow(SQL["find_accepted"], ref.request_id, ref.tenant_id)
         if row is None:
@@ -75,7 +79,7 @@ async def find_accepted(pool: Pool, ref: RequestRef) -> AcceptResult | None:
         used = [limits[name] for name in row["platforms"] if name in limits]
     result = AcceptResult(
         outcome=AcceptOutcome.ACCEPTED,
-        answer=answer_of(row),
+        answer=answer_of(row).model_copy(update=_binding(row)),
         status=row["status"],
         business_date=row["business_date"],
         hard_deadline=row["hard_deadline"],
@@ -84,6 +88,15 @@ async def find_accepted(pool: Pool, ref: RequestRef) -> AcceptResult | None:
         return result
     soft, hard = max(each.soft_timeout_ms for each in used), max(each.hard_timeout_ms for each in used)
     return result.model_copy(update={"soft_timeout_ms": soft, "hard_timeout_ms": hard})
+
+
+def _binding(row: asyncpg.Record) -> dict[str, Any]:
+    ended = row["interrupt_settled_count"] + row["interrupt_timed_out_count"]
+    return {
+        "target_client_id": row["target_client_id"],
+        "interrupt_generation": row["interrupt_generation"],
+        "interrupt_requested_count": max(row["interrupt_requested_count"] - ended, 0),
+    }
 
 
 async def set_hint(pool: Pool, ref: RequestRef) -> RequestCounters:
@@ -175,9 +188,10 @@ async def _return_all(connection: Connection, ref: RequestRef, *, running: bool)
     await _withdraw_interrupts(connection, ref)
     clients = [row["target_client_id"] for row in await connection.fetch(SQL["bound_clients"], ref.request_id)]
     await _return_queued(connection, ref)
-    returned: int = await connection.fetchval(SQL["return_to_origin"], ref.request_id, running)
+    returned = await connection.fetch(SQL["return_to_origin"], ref.request_id, running)
+    await settle_cancelled(connection, [row["id"] for row in returned])
     await resume_batches(connection, clients)
-    return returned
+    return len(returned)
 
 
 async def _return_queued(connection: Connection, ref: RequestRef, *, client_id: UUID | None = None) -> int:
@@ -186,9 +200,14 @@ async def _return_queued(connection: Connection, ref: RequestRef, *, client_id: 
     return await write_outbox(connection, _controls(rows, Control.CANCELED, ref.tenant_id))
 
 
-async def _withdraw_interrupts(connection: Connection, ref: RequestRef) -> None:
+async def withdraw_interrupts(pool: Pool, ref: RequestRef) -> RequestCounters:
+    """The request is over: victims that have not stopped yet go on, unless another request has asked them meanwhile."""
+    return await _apply(pool, ref, _withdraw_interrupts, to_open=False)
+
+
+async def _withdraw_interrupts(connection: Connection, ref: RequestRef) -> int:
     rows = await connection.fetch(SQL["withdraw_interrupts"], ref.request_id, ref.tenant_id)
-    await write_outbox(connection, _controls(rows, Control.INTERRUPT_WITHDRAWN, ref.tenant_id))
+    return await write_outbox(connection, _controls(rows, Control.INTERRUPT_WITHDRAWN, ref.tenant_id))
 
 
 def _controls(rows: Sequence[asyncpg.Record], control: Control, tenant_id: int) -> list[OutboxRow]:

@@ -1,10 +1,15 @@
 """Epochs of resident loops: a frozen one that wakes up writes nothing (1-dispatch §1.9)."""
 
+from typing import Final
+
 from domain.errors import FencedOut
 from store.database import Connection, Pool
 from store.statements import statements
 
 SQL = statements("residents")
+
+# Between two statements of one transaction; no resident computes for so long.
+FROZEN_AFTER: Final = "3s"
 
 
 async def take(pool: Pool, name: str, holder: str) -> int:
@@ -14,6 +19,9 @@ async def take(pool: Pool, name: str, holder: str) -> int:
 
 
 async def hold(connection: Connection, name: str, epoch: int) -> None:
-    """First statement of a resident's transaction: FencedOut unless the epoch is current; it stays so until commit."""
-    if await connection.fetchval(SQL["hold_resident"], name, epoch) is None:
+    """First statement of a resident's transaction: FencedOut unless the epoch is current; it stays so until commit.
+
+    From here on the transaction may not be idle for 3 s: the server would close its connection.
+    """
+    if await connection.fetchval(SQL["hold_resident"], name, epoch, FROZEN_AFTER) is None:
         raise FencedOut(f"resident {name} at epoch {epoch} was replaced")

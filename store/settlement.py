@@ -143,7 +143,10 @@ def _canceled(row: asyncpg.Record) -> OutboxRow:
 
 
 async def _count(connection: Connection, tasks: Sequence[asyncpg.Record], closed: Sequence[asyncpg.Record]) -> None:
-    """Counters of requests and batches, and interrupts that are settled because their victim's slot came free."""
+    """Counters of requests and batches, and interrupts that are settled because their victim's slot came free.
+
+    What a cancelled request let go of may be a cancelled batch's: skipped after the recount, counted with the rest.
+    """
     requests = {row["collect_request_id"] for row in tasks if row["collect_request_id"] is not None}
     executions = [row["id"] for row in closed]
     await lock_concerned_requests(connection, requests, executions)
@@ -151,12 +154,31 @@ async def _count(connection: Connection, tasks: Sequence[asyncpg.Record], closed
     await refresh_requests(connection, requests)
     completed = _batches(tasks, TaskEffect.COMPLETE)
     failed = _batches(tasks, TaskEffect.FAIL)
-    deltas = {batch: BatchDelta(completed[batch], failed[batch]) for batch in completed.keys() | failed.keys()}
-    await add_to_batches(connection, deltas)
+    skipped = Counter(row["batch_id"] for row in await _skip_cancelled(connection, [row["id"] for row in tasks]))
+    changed = completed.keys() | failed.keys() | skipped.keys()
+    await add_to_batches(connection, {id: BatchDelta(completed[id], failed[id], skipped[id]) for id in changed})
 
 
 def _batches(tasks: Sequence[asyncpg.Record], effect: TaskEffect) -> Counter[int]:
     return Counter(row["batch_id"] for row in tasks if row["effect"] == effect and row["batch_id"] is not None)
+
+
+async def settle_cancelled(connection: Connection, task_ids: Collection[int]) -> None:
+    """Those of these waiting tasks whose batch was cancelled are `skipped` and counted there: nobody dispatches them.
+
+    For whoever gives tasks back without a result; the caller holds the tasks and their requests.
+    """
+    skipped = await _skip_cancelled(connection, task_ids)
+    if not skipped:
+        return
+    counts = Counter(row["batch_id"] for row in skipped)
+    await add_to_batches(connection, {batch: BatchDelta(skipped=count) for batch, count in counts.items()})
+    await mark_projections(connection, [row["id"] for row in skipped])
+
+
+async def _skip_cancelled(connection: Connection, task_ids: Collection[int]) -> list[asyncpg.Record]:
+    rows: list[asyncpg.Record] = await connection.fetch(SQL["skip_cancelled"], sorted(task_ids))
+    return rows
 
 
 async def mark_projections(connection: Connection, task_ids: Collection[int]) -> None:

@@ -3,13 +3,14 @@
 2-desktop §2.1 (level-triggered), §2.2. Lock order: client, business tasks by id, execution tasks by id, requests.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
-from domain.hub_port import ClientIdentity, SnapshotContent
+from domain.hub_port import ClientIdentity, HeartbeatRecord, SnapshotContent
 from domain.ids import new_uuid
 from domain.phases import Phase
 from domain.protocol import LEASE_SECONDS, Control, HeldAttempt, HeldTask, TaskAvailable, TaskControl
@@ -62,7 +63,7 @@ async def take_snapshot(
             return SnapshotContent(generation=0, available=[], controls=[], held=[])
         await connection.execute(SQL["note_generation"], client.client_id, believable(highest_generation))
         live = await lock_live(connection, client)
-        kept = await extend_held(connection, held)
+        kept = await extend_held(connection, client, held)
         waiting = [row["id"] for row in live if row["status"] == "queued" and row["id"] not in kept]
         return SnapshotContent(
             generation=row["interrupt_generation"],
@@ -78,10 +79,12 @@ async def lock_live(connection: Connection, client: ClientIdentity) -> list[asyn
     return await connection.fetch(SQL["lock_live_of_client"], client.client_id, client.tenant_id)
 
 
-async def extend_held(connection: Connection, held: Sequence[HeldAttempt]) -> dict[UUID, asyncpg.Record]:
-    """Extend the leases of these attempts, `unknown` ones becoming in progress; returns the live ones by task id.
+async def extend_held(
+    connection: Connection, client: ClientIdentity, held: Sequence[HeldAttempt]
+) -> dict[UUID, asyncpg.Record]:
+    """Extend the client's leases of these attempts, `unknown` ones becoming in progress; the live ones by task id.
 
-    The caller has locked them.
+    The caller has locked the client's tasks (`lock_live`); an attempt of anybody else's is as good as unknown.
     """
     named = held_rows(held)
     rows = await connection.fetch(
@@ -90,6 +93,8 @@ async def extend_held(connection: Connection, held: Sequence[HeldAttempt]) -> di
         [row[1] for row in named],
         [row[2] for row in named],
         LEASE_SECONDS,
+        client.client_id,
+        client.tenant_id,
     )
     return {row["id"]: row for row in rows}
 
@@ -106,6 +111,23 @@ def _verdict(item: HeldAttempt, kept: dict[UUID, asyncpg.Record]) -> HeldTask:
         lease_expires_at=row["lease_expires_at"],
         status=row["status"],
     )
+
+
+async def find_taken_away(pool: Pool, beats: Sequence[HeartbeatRecord]) -> dict[UUID, frozenset[UUID]]:
+    """By client, the attempts which its beat lists though the server has ended them: it does not know yet."""
+    held = [
+        (beat.client_id, attempt, phase)
+        for beat in beats
+        for _, attempt, phase in held_rows([*beat.heartbeat.running, *beat.heartbeat.queued])
+    ]
+    if not held:
+        return {}
+    clients, attempts, phases = zip(*held, strict=True)
+    rows = await pool.fetch(SQL["find_taken_away"], clients, attempts, phases)
+    taken: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    for row in rows:
+        taken[row["client_id"]].add(row["attempt_id"])
+    return {client_id: frozenset(ids) for client_id, ids in taken.items()}
 
 
 async def _pending_controls(connection: Connection, client: ClientIdentity) -> list[TaskControl]:

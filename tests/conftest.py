@@ -19,6 +19,9 @@ from store.database import Pool, open_pool
 from store.migrate import migrate
 from tests.support.databases import DatabaseFarm
 
+# Fixtures of more than one folder.
+pytest_plugins = ["tests.support.broker"]
+
 EXIT_STATUS = pytest.StashKey[int]()
 
 

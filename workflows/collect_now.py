@@ -62,7 +62,7 @@ class CollectNow:
         self._state = RequestState()
         self._news = False
         self._closing = False
-        self._shown: tuple[UUID | None, int] = (None, 0)
+        self._shown = self._state.searchable
         self._alarm = Alarm()
 
     @workflow.run
@@ -103,8 +103,12 @@ class CollectNow:
 
     @accept.validator
     def refuse_late(self, command: AcceptCommand) -> None:
-        """Past the deadline the caller has been told 503: accepting now would surprise."""
-        if self._closing or workflow.now() > command.deadline:
+        """Past the allowance the caller has been told 503: accepting now would surprise.
+
+        Judged by one clock, the server's: the start came with the call, so it stands for the caller's own time.
+        """
+        allowed = workflow.info().start_time + timedelta(seconds=command.valid_seconds)
+        if self._closing or (self._state.accepted is None and workflow.now() > allowed):
             raise ApplicationError("the accept came after its deadline; send the call again", type="deadline_passed")
 
     # --- the signals -----------------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ class CollectNow:
     def dispatched(self, signal: Dispatched) -> None:
         """The first frame was written."""
         if self._is_new(signal.outbox_id):
-            self._state.dispatched = max(self._state.dispatched, signal.count)
+            self._state.dispatch(signal.count)
 
     @workflow.signal
     def interrupt_settled(self, signal: InterruptSettled) -> None:
@@ -157,15 +161,16 @@ class CollectNow:
     async def _follow(self) -> CollectNowResult:
         await self._wait_for_accept()
         accepted = self._state.accepted
-        if accepted is None:
-            return CollectNowResult(status="abandoned")
-        if accepted.outcome is not AcceptOutcome.ACCEPTED:
-            self._state.status = "duplicate" if accepted.outcome is AcceptOutcome.REPLAYED else "refused"
+        if accepted is None or accepted.outcome is not AcceptOutcome.ACCEPTED:
+            self._state.status = _nothing_to_follow(accepted)
+            workflow.upsert_search_attributes([*self._owner(), STATUS.value_set(self._state.status)])
             return CollectNowResult(status=self._state.status)
         self._show_accepted(accepted)
         while not self._state.ended:
             await self._wait_for_news()
             await self._act()
+        if self._state.awaits_victims:
+            await self._run(RequestActivities.withdraw_interrupts, self._ref())
         return self._conclude()
 
     async def _wait_for_accept(self) -> None:
@@ -258,7 +263,6 @@ class CollectNow:
 
     def _conclude(self) -> CollectNowResult:
         state = self._state
-        workflow.upsert_search_attributes([STATUS.value_set(state.status)])
         self._show()
         return CollectNowResult(
             status=state.status, requested=state.requested, completed=state.completed, failed=state.failed
@@ -288,21 +292,33 @@ class CollectNow:
     def _show_accepted(self, accepted: AcceptResult) -> None:
         workflow.upsert_search_attributes(
             [
-                TENANT.value_set(str(self._start.tenant_id)),
-                BRAND.value_set(str(self._start.brand_id)),
+                *self._owner(),
                 BUSINESS_DATE.value_set(str(accepted.business_date)),
-                STATUS.value_set(self._state.status),
-                *self._binding(),
+                *self._current(),
             ]
         )
         self._show()
 
-    def _binding(self) -> list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int]]:
-        self._shown = (self._state.client_id, self._state.generation)
-        client_id, generation = self._shown
-        return [CLIENT.value_set(str(client_id) if client_id else "none"), GENERATION.value_set(generation)]
+    def _owner(self) -> list[SearchAttributeUpdate[str]]:
+        return [TENANT.value_set(str(self._start.tenant_id)), BRAND.value_set(str(self._start.brand_id))]
+
+    def _current(self) -> list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int]]:
+        self._shown = self._state.searchable
+        status, client_id, generation = self._shown
+        return [
+            STATUS.value_set(status),
+            CLIENT.value_set(str(client_id) if client_id else "none"),
+            GENERATION.value_set(generation),
+        ]
 
     def _show(self) -> None:
         workflow.set_current_details(self._state.summary())
-        if self._shown != (self._state.client_id, self._state.generation):
-            workflow.upsert_search_attributes(self._binding())
+        if self._shown != self._state.searchable:
+            workflow.upsert_search_attributes(self._current())
+
+
+def _nothing_to_follow(accepted: AcceptResult | None) -> str:
+    """The status of a run whose call came to nothing, or to another run."""
+    if accepted is None:
+        return "abandoned"
+    return "duplicate" if accepted.outcome is AcceptOutcome.REPLAYED else "refused"

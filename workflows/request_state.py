@@ -1,7 +1,7 @@
 """What the CollectNow workflow knows of its request, and when something is due."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +19,7 @@ WARN_UNDISPATCHED_AFTER: Final = timedelta(seconds=30)
 # After a cancel: a running task whose attempt fails waits again, so look again; each time twice as late.
 FIRST_RECHECK: Final = timedelta(seconds=30)
 OPEN_STATUSES: Final = frozenset({"starting", "accepted", "dispatching", "running"})
+BEFORE_ALL: Final = datetime.min.replace(tzinfo=UTC)
 WAITING_FOR_SAFE_POINT: Final = "waiting_for_safe_point"
 
 
@@ -51,7 +52,7 @@ class RequestState:
     # A signal says that nothing is left; the row decides.
     said_to_end: bool = False
     lost_clients: list[UUID] = field(default_factory=list)
-    lost_epochs: dict[UUID, int] = field(default_factory=dict)
+    losses: dict[UUID, tuple[int, datetime]] = field(default_factory=dict)
     interrupts: dict[tuple[UUID, int], Interrupt] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     recheck_at: datetime | None = None
@@ -61,6 +62,16 @@ class RequestState:
     def ended(self) -> bool:
         """The row is terminal."""
         return self.status not in OPEN_STATUSES
+
+    @property
+    def searchable(self) -> tuple[str, UUID | None, int]:
+        """What operators search by: status, client, generation."""
+        return self.status, self.client_id, self.generation
+
+    @property
+    def awaits_victims(self) -> bool:
+        """Whether somebody was asked to stop and is not known to have stopped or been revoked."""
+        return any(asked.outstanding and not asked.released for asked in self.interrupts.values())
 
     # --- the accept and the signals; signals may come first -----------------------------------------------------
 
@@ -92,6 +103,12 @@ class RequestState:
             self.seen.add(outbox_id)
         return True
 
+    def dispatch(self, count: int) -> None:
+        """The first frame was written, `count` so far; the row may be further already."""
+        self.dispatched = max(self.dispatched, count)
+        if self.status == "accepted":
+            self.status = "dispatching"
+
     def settle(self, signal: InterruptSettled, now: datetime) -> None:
         """Totals of one client's generation; before the accept is known they are all that is known."""
         key = (signal.client_id, signal.generation)
@@ -102,9 +119,10 @@ class RequestState:
             asked.outstanding = min(asked.outstanding, signal.outstanding)
 
     def lose(self, signal: ClientLost) -> None:
-        """The client is lost; a loss of an epoch already seen, or an older one, is ignored."""
-        if signal.epoch > self.lost_epochs.get(signal.client_id, -1):
-            self.lost_epochs[signal.client_id] = signal.epoch
+        """The client is lost; a silence of an epoch already seen, or an older one, is ignored."""
+        loss = (signal.epoch, signal.lost_at or BEFORE_ALL)
+        if loss > self.losses.get(signal.client_id, (-1, BEFORE_ALL)):
+            self.losses[signal.client_id] = loss
             self.lost_clients.append(signal.client_id)
 
     def bind(self, client_id: UUID, generation: int, interrupts: int, now: datetime) -> None:
@@ -120,6 +138,8 @@ class RequestState:
         self.completed, self.failed = signal.completed, signal.failed
         self.requested = signal.completed + signal.failed + signal.remaining
         self.said_to_end = self.said_to_end or signal.remaining == 0
+        if self.status in ("accepted", "dispatching") and signal.completed + signal.failed:
+            self.status = "running"
 
     def take_over(self, counters: RequestCounters) -> None:
         """The request as an effect left it."""

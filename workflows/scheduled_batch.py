@@ -34,6 +34,7 @@ REMEMBERED_SIGNALS = 200
 
 TENANT = SearchAttributeKey.for_keyword(SearchAttribute.TENANT)
 BRAND = SearchAttributeKey.for_keyword(SearchAttribute.BRAND)
+CLIENT = SearchAttributeKey.for_keyword(SearchAttribute.CLIENT)
 BUSINESS_DATE = SearchAttributeKey.for_keyword(SearchAttribute.BUSINESS_DATE)
 STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
 GENERATION = SearchAttributeKey.for_int(SearchAttribute.GENERATION)
@@ -57,7 +58,9 @@ class ScheduledBatch:
         self._yields = {given.client_id: given for given in carried.yields}
         self._resumed = dict(carried.resumed)
         self._seen = dict.fromkeys(carried.seen)
-        self._gave_way = carried.gave_way
+        self._gave_way, self._dispatched = carried.gave_way, carried.dispatched
+        self._newest_yield = carried.newest_yield
+        self._shown_yield: tuple[UUID, int] | None = None
         self._counters: BatchCounters | None = None
         self._recheck_at = carried.recheck_at or start.cut_off_at
         self._cancel_applied = False
@@ -95,9 +98,10 @@ class ScheduledBatch:
 
     @workflow.signal
     def progress(self, signal: Progress) -> None:
-        """How many tasks are settled."""
+        """How many tasks are settled, and were dispatched."""
         if self._is_new(signal.outbox_id):
-            self._settled = signal.settled
+            self._settled, self._dispatched = signal.settled, signal.dispatched
+            self._expected = self._expected if signal.expected is None else signal.expected
 
     @workflow.signal
     def preempted(self, signal: Preempted) -> None:
@@ -107,6 +111,8 @@ class ScheduledBatch:
         given = BatchYield(client_id=signal.client_id, generation=signal.generation, since=workflow.now())
         self._yields[signal.client_id] = given
         self._gave_way += signal.count
+        if self._newest_yield is None or signal.generation > self._newest_yield[1]:
+            self._newest_yield = (signal.client_id, signal.generation)
 
     @workflow.signal
     def resumed(self, signal: Resumed) -> None:
@@ -206,6 +212,8 @@ class ScheduledBatch:
             yields=tuple(self._yields.values()),
             seen=tuple(self._seen)[-REMEMBERED_SIGNALS:],
             gave_way=self._gave_way,
+            dispatched=self._dispatched,
+            newest_yield=self._newest_yield,
             recheck_at=self._recheck_at,
             resumed=self._resumed,
         )
@@ -261,7 +269,10 @@ class ScheduledBatch:
     def _show(self) -> None:
         counters = self._counters
         status = counters.status if counters else "materialising"
-        lines = [f"**{status}**: {self._settled} of {self._expected} tasks settled; {self._gave_way} gave way so far"]
+        lines = [
+            f"**{status}**: {self._settled} of {self._expected} tasks settled, {self._dispatched} dispatched; "
+            f"{self._gave_way} gave way so far"
+        ]
         if counters:
             lines.append(
                 f"- {counters.completed} completed, {counters.failed} failed, {counters.skipped} skipped, "
@@ -271,3 +282,12 @@ class ScheduledBatch:
             f"- client `{given.client_id}` yields since {given.since:%H:%M:%S}" for given in self._yields.values()
         ]
         workflow.set_current_details("\n".join(lines))
+        self._show_yield()
+
+    def _show_yield(self) -> None:
+        """Whom the batch gave way on last, at which generation; several signals of one task are one event."""
+        if self._newest_yield is None or self._newest_yield == self._shown_yield:
+            return
+        self._shown_yield = self._newest_yield
+        client_id, generation = self._newest_yield
+        workflow.upsert_search_attributes([CLIENT.value_set(str(client_id)), GENERATION.value_set(generation)])

@@ -181,7 +181,7 @@ class Story:
         count = CLICK_QUESTIONS if self.material.questions[0].platforms is None else CLICK_QUESTIONS_RECORDED
         body = {"question_ids": list(self.seeded.question_ids[-count:]), "target_client_id": client_id}
         at = time.monotonic()
-        answer: Body = await self.api.post(f"/brands/{self.seeded.brand_id}/collect-now", body)
+        answer: Body = await self.api.click(self.seeded.brand_id, body)
         self.console.print(_click_line(self.journal.names[client_id], answer), highlight=False)
         return Click(at, answer)
 

@@ -23,7 +23,7 @@ _FAILED = words(
     "failed error cancelled canceled network_error insufficient_system_resource malformed_function_call other"
     " language error_limit reason_time_limit reason_invalid"
 )
-_PAUSED = words("pause_turn in_progress queued requires_action incomplete")
+_PAUSED = words("pause_turn in_progress queued pending running processing streaming requires_action incomplete")
 _TOOLS = words("tool_calls tool_call tool_use function_call reason_tool_calls")
 
 

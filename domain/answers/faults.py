@@ -18,7 +18,17 @@ _FILTER_CODES = words(
     " inputtextsensitivecontentdetected"
 )
 _KEY = re.compile(r"\b(?:sk|pk|ak|xai|gsk|pplx|AIza)[-_]?[A-Za-z0-9_\-*]{12,}")  # a platform may quote the key
-_ANSWER_KEYS = ("choices", "output", "candidates", "outputs", "steps", "result", "message_id")
+_ANSWER_KEYS = words(
+    "choices output candidates outputs steps result results search_result message_id content answer_body page_text"
+    " response_text answer_text answer_markdown answer response text"
+)
+_STATE_KEYS = ("code", "Code", "status", "error_code", "__type", "statusCode")
+_FINE = words(
+    "0 200 ok true success succeeded successful complete completed done finished none null"
+    " queued pending running processing in_progress streaming"
+)
+_NO_ERROR = _FINE - {"true"} | {"false"}
+_FAULTY_TYPE = re.compile(r"error|exception|fault|fail", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +47,45 @@ def fault_of(event: Node) -> Fault | None:
     """The fault an event reports at its top level, or under `Response` (Tencent) or `response` (OpenAI)."""
     for holder in (event, node_at(event, "Response"), node_at(event, "response")):
         error = holder.get("error") or holder.get("Error")
-        if isinstance(error, dict):
+        if isinstance(error, dict) and not _is_fine(error):
             return _classify(_codes(error), _message(error))
-        if isinstance(error, str):
+        if isinstance(error, str) and error.strip().casefold() not in _NO_ERROR:
             codes = [error, *_codes(holder)]
             return _classify(codes, _message(holder) or text_at(holder, "error_description"))
     return _bare_fault(event)
 
 
 def _bare_fault(event: Node) -> Fault | None:
-    """A code and a message without an `error` around them: DashScope, ERNIE, AWS, FastAPI."""
-    if any(event.get(key) is not None for key in _ANSWER_KEYS):
+    """A code and a message without an `error` around them: DashScope, ERNIE, AWS, FastAPI.
+
+    Beside an answer, and under a code that says all is well, the message is only a remark.
+    """
+    if any(event.get(key) for key in _ANSWER_KEYS):
         return None
     errors = nodes_at(event, "errors")
     if errors:
         return _classify(_codes(errors[0]), _message(errors[0]))
     codes, message = _codes(event), _message(event)
-    if message and (codes or len(event) <= 2):
+    if message and not _is_fine(event) and (_names_a_fault(event, codes) or len(event) <= 2):
         return _classify(codes, message)
     return None
 
 
+def _is_fine(holder: Node) -> bool:
+    """Whether the holder has a code or status and each one is of success, or of work under way."""
+    states = [holder.get(key) for key in _STATE_KEYS]
+    said = [str(state).strip().casefold() for state in states if isinstance(state, str | int) and state != ""]
+    return bool(said) and _FINE.issuperset(said)
+
+
+def _names_a_fault(event: Node, codes: list[str]) -> bool:
+    """A `type` alone says what an event is; only some types are errors."""
+    kind = event.get("type")
+    return any(code != kind for code in codes) or _FAULTY_TYPE.search(str(kind)) is not None
+
+
 def _codes(error: Node) -> list[str]:
-    keys = ("code", "Code", "type", "status", "error_code", "__type", "statusCode")
-    values = [error.get(key) for key in keys]
+    values = [error.get(key) for key in ("code", "Code", "type", "status", "error_code", "__type", "statusCode")]
     return [str(value) for value in values if isinstance(value, str | int) and value not in ("", 0)]
 
 

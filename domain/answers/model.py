@@ -38,8 +38,9 @@ class Answer:
 
     `citations` are in the platform's order with duplicates; `retrieved` is a second list of search results, where the
     format has one. `text` excludes reasoning, and holds neither NUL nor lone surrogates (each became U+FFFD), because
-    PostgreSQL text cannot. `error` is a short reason, set exactly when `kind` is no answer; the text of an unfinished
-    answer is kept for the badcases. `finish_reason` is as the platform wrote it.
+    PostgreSQL text cannot. `error` is a short reason, set exactly when `kind` is no answer. `text` may then still hold
+    what had come of an unfinished answer, so that its length can be recorded; nobody parses or stores it, and whoever
+    looks into the case reads the stored raw body. `finish_reason` is as the platform wrote it.
     """
 
     wire: str

@@ -13,6 +13,8 @@ Owner = Literal["own", "competitor", "other"]
 
 # Private suffixes count: two people's github.io or myshopify.com sites are two sources.
 _EXTRACT: Final = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
+_PUBLIC_HOST: Final = re.compile(r"(?:[a-z0-9_-]+\.)+[a-z0-9_-]+")
+_MAX_HOST: Final = 253
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -36,6 +38,21 @@ def has_known_suffix(host: str) -> bool:
     """Whether ``host`` lies below a public suffix, so that bare text may be taken for a host."""
     found = _EXTRACT.extract_str(host)
     return bool(found.suffix and found.domain)
+
+
+def is_public_host(host: str) -> bool:
+    """Whether ``host``, in lower case and punycode, is an address or a name with a dot.
+
+    URL parsers accept more than a name server would: ``hicloud.com(grsutil``.
+    """
+    return len(host) <= _MAX_HOST and _PUBLIC_HOST.fullmatch(host) is not None
+
+
+def titled_host(title: str | None) -> str | None:
+    """The host a link's title consists of (``wikipedia.org``), or None for any other title."""
+    host = host_of_entry(title) if title and len(title) <= _MAX_HOST else ""
+    found = _EXTRACT.extract_str(host, include_psl_private_domains=False)
+    return host if found.suffix and found.domain else None
 
 
 def is_address(host: str) -> bool:
@@ -80,7 +97,7 @@ def host_of_entry(entry: str) -> str:
     except (ValueError, UnicodeEncodeError):
         return ""
     host = canonical_host(url.hostname)
-    claims_a_host = url.pathname in ("", "/") and "." in host
+    claims_a_host = url.pathname in ("", "/") and is_public_host(host)
     return host if claims_a_host and _is_claimable(host) else ""
 
 

@@ -16,6 +16,13 @@ _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff]+"
 )
+# Trademark signs, some of which NFKC would turn into letters ("Acme™" into "Acmetm").
+_SIGNS: Final = re.compile(
+    "[\u2122\u2120\u00a9\u00ae\u2117\U0001f16a-\U0001f16c][\u2122\u2120\u00a9\u00ae\u2117\U0001f16a-\U0001f16c"
+    "\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]*"
+    "|\u1d40\u1d39|\u02e2\u1d39"
+)
+_HIDDEN: Final = "\u200b"
 # Unicode's stream-safe limit: longer runs of combining marks make normalisation quadratic.
 _MAX_CLUSTER: Final = 30
 
@@ -53,7 +60,7 @@ class FoldedText:
 
 
 def fold(text: str) -> str:
-    """NFKC and case folding without invisible characters (3-results §3.3)."""
+    """NFKC and case folding without invisible characters and trademark signs (3-results §3.3)."""
     return fold_with_offsets(text).folded
 
 
@@ -62,12 +69,26 @@ def fold_with_offsets(text: str) -> FoldedText:
     if text.isascii():
         return FoldedText(text.lower(), range(len(text)), range(1, len(text) + 1))
     builder = _Builder()
+    text = _SIGNS.sub(_hide, text)
     for run in _RUNS.finditer(text):
         if _SIMPLE_RUN.fullmatch(run.group()):
             builder.add_simple(run.group(), run.start())
         else:
             builder.add_clusters(run.group(), run.start())
     return FoldedText("".join(builder.parts), builder.starts, builder.ends)
+
+
+def without_signs(text: str) -> str:
+    """``text`` as it is written, but for trademark signs."""
+    return _SIGNS.sub("", text)
+
+
+def _hide(signs: re.Match[str]) -> str:
+    """Invisible characters in place of ``signs``; between two words they part, as a space does."""
+    start, end = signs.span()
+    neighbours = signs.string[max(0, start - 1) : start], signs.string[end : end + 1]
+    parts = all(neighbour and is_word(neighbour) for neighbour in neighbours)
+    return (" " if parts else _HIDDEN) + _HIDDEN * (end - start - 1)
 
 
 @lru_cache(maxsize=8192)

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 _LATIN: Final = r"A-Za-z0-9\-._~:/?#@!$&'()*+,;=%"
 _LETTERS: Final = r"\u00c0-\u02af\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 # Text written right behind a URL is not part of it, but a segment may be written in Han.
-_TAIL: Final = rf"[/?#](?:[{_LATIN}]++|(?<=[/=&?#_\-{_LETTERS}])[{_LETTERS}]++)*+"
+_TAIL: Final = rf"[/?#](?>(?:[{_LATIN}]++|(?<=[/=&?#_\-{_LETTERS}])[{_LETTERS}]++)*)"
 _HOST: Final = rf"(?:[A-Za-z0-9][A-Za-z0-9.\-@:_]*+|[{_LETTERS}][A-Za-z0-9.\-:{_LETTERS}]*+)"
 _BARE: Final = re.compile(rf"(?:[Hh][Tt]{{2}}[Pp][Ss]?://|(?<![A-Za-z0-9@./\-_])[Ww]{{3}}\.){_HOST}(?:{_TAIL})?")
 _TRAILING: Final = ".,;:!?'*_~"

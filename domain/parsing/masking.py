@@ -20,14 +20,14 @@ _TICKS: Final = re.compile(r"`+|\n[ \t]*(?=\n)")
 _REASONING: Final = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _MARKUP: Final = (
     # the destination and title of [text](destination "title")
-    re.compile(r"""\]\((?:[^()\s]++|\([^()\s]*+\))*+(?:\s++"[^"\n]*+")?\s*+\)"""),
+    re.compile(r"""\]\((?>(?:[^()\s]++|\([^()\s]*+\))*)(?:\s++"[^"\n]*+")?\s*+\)"""),
     re.compile(r"!\[[^\[\]\n]*+\](?=[(\[])"),  # an image's alternative text
     re.compile(r"^ {0,3}\[[^\]^\n][^\]\n]*+\]:[ \t]*+(?=https?:|<|www\.)[^\n]*+$", re.MULTILINE),
     re.compile(r"<[A-Za-z][A-Za-z0-9-]*+[ \n][^<>]*+>"),  # a tag's attributes
-    re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++"),
+    re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?>(?:\.[A-Za-z0-9-]++)+)"),
 )
 _BARE_HOST: Final = re.compile(
-    r"(?<![A-Za-z0-9_@./:-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)++[A-Za-z]{2,24}(?![A-Za-z0-9_@-])"
+    r"(?<![A-Za-z0-9_@./:-])(?>(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+)[A-Za-z]{2,24}(?![A-Za-z0-9_@-])"
     r"(?:/[A-Za-z0-9_\-./%?=&#~+]*+)?"
 )
 # Shorter than this, a question is a search phrase that an answer may use in earnest.

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ahocorasick_rs import AhoCorasick, MatchKind
 
-from domain.parsing.folding import fold, is_unspaced
+from domain.parsing.folding import fold, is_unspaced, without_signs
 
 Role = Literal["brand", "competitor"]
 
@@ -58,7 +58,7 @@ def lexicon(names: tuple[BrandName, ...]) -> Lexicon:
         for spelling in (name.name, *name.aliases):
             for folded in _variants(" ".join(fold(spelling).split())):
                 owners.setdefault(folded, name)
-                written.setdefault(folded, set()).add(spelling.strip())
+                written.setdefault(folded, set()).add(without_signs(spelling).strip())
     patterns = tuple(Pattern(owner, folded, frozenset(written[folded])) for folded, owner in owners.items())
     automaton = AhoCorasick([each.folded for each in patterns], matchkind=MatchKind.Standard)
     return Lexicon(automaton, patterns)

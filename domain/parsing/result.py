@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from domain.parsing.domains import Owner, owner_of
+from domain.parsing.domains import Owner, owner_of, registrable_domain, titled_host
 from domain.parsing.links import extract_links
 from domain.parsing.masking import without_reasoning
 from domain.parsing.mentions import BrandName, Mention, find_mentions
 from domain.parsing.quality import Quality, is_page, judge
-from domain.parsing.urls import normalize_url
+from domain.parsing.urls import NormalizedUrl, normalize_url
 
 EXTRACTOR_VERSION: Final = "v1"
 """Stored with each parse result; a change of any rule makes a new version."""
@@ -25,14 +25,16 @@ class Citation:
 
     A page cited twice keeps its first ordinal and links to no web page are left out, so that
     ordinals may have gaps but still match the answer's ``[n]`` marks. ``citation_hash`` is the
-    hexadecimal SHA-256 of ``normalized_url``.
+    hexadecimal SHA-256 of ``normalized_url``. ``host`` is that of ``normalized_url``. Of a redirect
+    that hides its target, domain and owner are those of a host that its title consists of, else
+    None and "other".
     """
 
     ordinal: int
     raw_url: str
     normalized_url: str
     host: str
-    domain: str
+    domain: str | None
     site_name: str | None
     title: str | None
     owner: Owner
@@ -114,14 +116,20 @@ def _citations(links: Iterable[SourceLink], own: Sequence[str], competitors: Seq
         if page is None or page.normalized in seen:
             continue
         seen.add(page.normalized)
+        site = _site(page, title, site_name)
         yield Citation(
             ordinal=ordinal,
             raw_url=raw,
             normalized_url=page.normalized,
             host=page.host,
-            domain=page.domain,
+            domain=registrable_domain(site) if site else None,
             site_name=site_name or None,
             title=title or None,
-            owner=owner_of(page.host, own, competitors),
+            owner=owner_of(site, own, competitors) if site else "other",
             citation_hash=sha256(page.normalized.encode()).hexdigest(),
         )
+
+
+def _site(page: NormalizedUrl, title: str | None, site_name: str | None) -> str | None:
+    """The host whose page it is: behind an opaque redirect, the one its title or else its site name says."""
+    return titled_host(title) or titled_host(site_name) if page.is_opaque else page.host

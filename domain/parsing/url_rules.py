@@ -44,8 +44,6 @@ def _wrapper(host: str, path: str, *parameters: str) -> Wrapper:
     return Wrapper(re.compile(host), re.compile(path), parameters)
 
 
-# Wrappers with an opaque token stay as they are, for nothing offline can resolve them:
-# vertexaisearch.cloud.google.com/grounding-api-redirect, sogou.com/link, baidu.com/link, t.co.
 WRAPPERS: Final = (
     _wrapper(r"google\.(?:com?\.)?[a-z]{2,3}", r"/url", "q", "url"),
     _wrapper(r"google\.(?:com?\.)?[a-z]{2,3}", r"/imgres", "imgrefurl"),
@@ -75,3 +73,10 @@ WRAPPERS: Final = (
     _wrapper(r"c\.pc\.qq\.com", r"/(?:middlem|ios|middleb)\.html", "pfurl", "url"),
     _wrapper(r"mail\.qq\.com", r"/cgi-bin/readtemplate", "gourl"),
 )
+
+OPAQUE: Final = (
+    _wrapper(r"vertexaisearch\.cloud\.google\.com", r"/grounding-api-redirect/.+"),
+    _wrapper(r"(?:m\.)?(?:baidu|sogou|so)\.com", r"/link"),
+    _wrapper(r"t\.co", r"/.+"),
+)
+"""Wrappers whose target is a token that nothing offline can resolve; they stay as they are."""

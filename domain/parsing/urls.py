@@ -11,15 +11,14 @@ from urllib.parse import unquote, unquote_plus
 
 import ada_url
 
-from domain.parsing.domains import canonical_host, has_known_suffix, owner_of, registrable_domain
-from domain.parsing.url_rules import HOST_TRACKING, TRACKING, WRAPPERS, Wrapper
+from domain.parsing.domains import canonical_host, has_known_suffix, is_public_host, owner_of, registrable_domain
+from domain.parsing.url_rules import HOST_TRACKING, OPAQUE, TRACKING, WRAPPERS, Wrapper
 
 __all__ = ["MAX_URL_LENGTH", "NormalizedUrl", "normalize_url", "owner_of"]
 
 MAX_URL_LENGTH: Final = 8192
 """Longer URLs, before or after normalisation, are refused (characters)."""
 
-_MAX_HOST_LENGTH: Final = 253
 _OUTER: Final = "".join(map(chr, range(0x21))) + "\u00a0\u200b\u3000\ufeff"
 _WEB: Final = re.compile(r"https?:", re.IGNORECASE)
 _HOST_AND_PORT: Final = re.compile(r"[^/?#\s:@]+\.[^/?#\s:@]+:\d+(?:[/?#]|\Z)")
@@ -33,11 +32,15 @@ _AMP_CACHE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NormalizedUrl:
-    """A cited page: its canonical URL, its host without ``www.``, its registrable domain."""
+    """A cited page: its canonical URL, its host without ``www.``, its registrable domain.
+
+    ``is_opaque``: a redirect whose target the URL hides, so that host and domain are only the redirect's.
+    """
 
     normalized: str
     host: str
     domain: str
+    is_opaque: bool = False
 
 
 def normalize_url(raw: str) -> NormalizedUrl | None:
@@ -45,7 +48,7 @@ def normalize_url(raw: str) -> NormalizedUrl | None:
 
     Idempotent and total: any text is accepted, nothing is raised. https, no ``www.``, default
     port, credentials, fragment (except a client-side route ``#/…`` or ``#!…``), tracking
-    parameters or trailing slash; the order of the other parameters is kept. Redirect wrappers
+    parameters (of the route, too) or trailing slash; the order of the other parameters is kept. Redirect wrappers
     give their target where it can be read from the URL.
     """
     text = raw.strip(_OUTER)
@@ -66,7 +69,7 @@ def _parse(text: str) -> ada_url.URL | None:
         url = ada_url.URL(absolute)
     except (ValueError, UnicodeEncodeError):
         return None
-    return url if _is_public_host(url.hostname.rstrip(".")) else None
+    return url if is_public_host(url.hostname.rstrip(".")) else None
 
 
 def _absolute(text: str) -> str | None:
@@ -80,20 +83,15 @@ def _absolute(text: str) -> str | None:
     return f"https://{text}" if host and has_known_suffix(host[1]) else None
 
 
-def _is_public_host(host: str) -> bool:
-    labels = host.split(".")
-    return len(labels) > 1 and all(labels) and len(host) <= _MAX_HOST_LENGTH
-
-
 def _canonical(url: ada_url.URL) -> NormalizedUrl | None:
     host = canonical_host(url.hostname)
     netloc = f"{host}:{url.port}" if url.port not in ("", "443") else host
     path = _upper_escapes(_trimmed_path(url))
     query = _upper_escapes(_without_tracking(url.search[1:], host))
-    normalized = f"https://{netloc}{path}{'?' + query if query else ''}{_route(url.hash)}"
+    normalized = f"https://{netloc}{path}{'?' + query if query else ''}{_route(url.hash, host)}"
     if len(normalized) > MAX_URL_LENGTH:
         return None
-    return NormalizedUrl(normalized, host, registrable_domain(host))
+    return NormalizedUrl(normalized, host, registrable_domain(host), _is_opaque(host, path))
 
 
 def _trimmed_path(url: ada_url.URL) -> str:
@@ -104,10 +102,16 @@ def _upper_escapes(text: str) -> str:
     return _ESCAPE.sub(lambda escape: escape[0].upper(), text)
 
 
-def _route(fragment: str) -> str:
-    route = fragment.split(":~:", 1)[0].rstrip("/")
-    is_route = route.startswith(("#/", "#!")) and route != "#!"
-    return _upper_escapes(route) if is_route else ""
+def _route(fragment: str, host: str) -> str:
+    """A client-side route with a path and a query of its own, cleaned like the page's."""
+    route, _, query = fragment.split(":~:", 1)[0].partition("?")
+    if not route.startswith(("#/", "#!")):
+        return ""
+    query = _without_tracking(query, host)
+    path = route.rstrip("/")
+    if not query:
+        return "" if path in ("#", "#!") else _upper_escapes(path)
+    return _upper_escapes(f"{path}/?{query}" if path in ("#", "#!") else f"{path}?{query}")
 
 
 def _without_tracking(query: str, host: str) -> str:
@@ -136,6 +140,10 @@ def _wrapped_target(url: ada_url.URL) -> str | None:
         for target in _parameter_targets(url.search[1:], wrapper)
     )
     return next(candidates, None) or _amp_target(host + path + url.search)
+
+
+def _is_opaque(host: str, path: str) -> bool:
+    return any(wrapper.host.fullmatch(host) and wrapper.path.fullmatch(path) for wrapper in OPAQUE)
 
 
 @lru_cache(maxsize=16384)

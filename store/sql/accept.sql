@@ -28,8 +28,8 @@ where tenant_id = $1 and status in ('accepted', 'dispatching', 'running')
 -- name: create_request
 insert into monitoring_collect_requests (id, tenant_id, workspace_id, brand_id, keyword_id, requested_by_user_id,
     target_client_id, accepted_client_id, scope_hash, idempotency_key, request_scope, preempt, business_date,
-    interrupt_generation, ttl_expires_at, hard_deadline)
-values ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13,
+    interrupt_generation, accepted_generation, ttl_expires_at, hard_deadline)
+values ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13, $13,
     now() + make_interval(secs => $14), now() + make_interval(secs => $15))
 
 -- name: lock_older
@@ -39,7 +39,7 @@ select r.id from monitoring_collect_requests r
 where r.id in (select t.collect_request_id from monitoring_collect_tasks t where t.id = any($1::bigint[]))
   and r.status in ('accepted', 'dispatching', 'running') and r.id <> $2
 order by r.id
-for update
+for no key update
 
 -- name: move_from_older
 -- Only unfinished tasks are taken from an older request (§1.5 step 2); finished ones are reset by the promotion.
@@ -82,7 +82,8 @@ select distinct ai_platform_id from desktop_tasks where interrupt_request_id = $
 
 -- name: record_effects
 update monitoring_collect_requests
-set affected_task_count = $2, promoted_task_count = $3, aborted_queued_count = $4, interrupt_requested_count = $5
+set affected_task_count = $2, promoted_task_count = $3, aborted_queued_count = $4, interrupt_requested_count = $5,
+    accepted_interrupt_count = $5
 where id = $1
 
 -- name: read_request

@@ -1,14 +1,9 @@
 -- name: read_unbound
--- Waiting high tasks without a client, or with one that is lost: a task that ran there comes back only after its lease.
-select r.workspace_id, r.preempt, array_agg(t.id order by t.id) as task_ids,
-    array_agg(distinct t.ai_platform_id) as platforms
-from monitoring_collect_requests r
-join monitoring_collect_tasks t on t.collect_request_id = r.id
-left join desktop_clients c on c.id = t.target_client_id
-where r.id = $1 and r.tenant_id = $2 and r.status in ('accepted', 'dispatching', 'running')
-  and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'
-  and (t.target_client_id is null or c.lost_at is not null or c.revoked_at is not null)
-group by r.id
+-- What may be bound now: a task that ran on a lost client comes back only after its lease.
+select workspace_id, preempt, array_agg(id order by id) as task_ids, array_agg(distinct ai_platform_id) as platforms
+from tasks_to_bind
+where request_id = $1 and tenant_id = $2
+group by workspace_id, preempt
 
 -- name: bind_waiting
 -- $5: platforms that the client has no login for; their tasks wait for another client.

@@ -3,20 +3,25 @@
 select * from available_desktops
 
 -- name: read_minutes
--- Sliding windows: at most the fuse's number of rows, by an index on the creation time.
-select tenant_id, count(*)::int as count, (60 - extract(epoch from now() - min(created_at)))::float8 as frees_in
+-- Sliding windows: at most the fuse's number of rows, by an index on the creation time. Of each dispatch, oldest first,
+-- the seconds until it leaves.
+select tenant_id, array_agg((60 - extract(epoch from now() - created_at))::float8 order by created_at) as leaves_in
 from desktop_tasks
 where kind = 'monitor' and created_at > now() - interval '60 seconds'
 group by tenant_id
 
 -- name: read_heads
 -- The head of each lane of each workspace on each platform, of tasks that any of its clients may take: an index probe
--- each, so the cost follows workspaces and platforms and never the backlog.
+-- each, so the cost follows workspaces and platforms and never the backlog. High work of an open request has to be bound
+-- before it goes.
 select t.id, t.tenant_id, t.workspace_id, t.ai_platform_id, t.dispatch_lane, t.dispatch_priority, t.enqueued_at,
-    t.target_client_id, t.collect_request_id
+    t.target_client_id, t.collect_request_id,
+    t.dispatch_lane = 'high' and exists (
+        select from monitoring_collect_requests r
+        where r.id = t.collect_request_id and r.status in ('accepted', 'dispatching', 'running')) as awaits_client
 from unnest($1::bigint[], $2::bigint[]) as n(tenant_id, workspace_id)
 cross join unnest($3::text[]) as p(platform)
-cross join unnest(array['high', 'normal_boosted', 'normal', 'retry']) as l(lane)
+cross join unnest($5::text[]) as l(lane)
 cross join lateral (
     select * from monitoring_collect_tasks t
     where t.tenant_id = n.tenant_id and t.workspace_id = n.workspace_id and t.ai_platform_id = p.platform
@@ -31,7 +36,7 @@ cross join lateral (
 -- The same of tasks bound to one client: only open requests bind, so a tenant has at most two requests' worth.
 select * from (
     select t.id, t.tenant_id, t.workspace_id, t.ai_platform_id, t.dispatch_lane, t.dispatch_priority, t.enqueued_at,
-        t.target_client_id, t.collect_request_id,
+        t.target_client_id, t.collect_request_id, false as awaits_client,
         row_number() over (partition by t.target_client_id, t.ai_platform_id, t.dispatch_lane
             order by t.dispatch_priority desc, t.enqueued_at, t.id) as position
     from monitoring_collect_tasks t
@@ -75,13 +80,16 @@ order by t.id
 for share of t skip locked
 
 -- name: insert_execution_tasks
--- Each pick that is still what the round read becomes an execution task and holds its business task.
+-- Each pick that is still what the round read becomes an execution task and holds its business task. A desktop that was
+-- lost since then gets nothing: who was told to release it may have done so already.
 with picked as (
     select t.*, p.execution_id, p.client_id
-    from unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::text[]) as p(task_id, execution_id, client_id, lane)
+    from unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[])
+        as p(task_id, execution_id, client_id, lane, bound_to)
     join monitoring_collect_tasks t on t.id = p.task_id
+    join desktop_clients c on c.id = p.client_id and c.online and c.lost_at is null and c.revoked_at is null
     where t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = p.lane
-      and (t.target_client_id is null or t.target_client_id = p.client_id)
+      and t.target_client_id is not distinct from p.bound_to
     order by t.id
     for no key update of t skip locked
 ), inserted as (
@@ -101,19 +109,5 @@ with picked as (
 select id, tenant_id, target_client_id, lane from inserted order by id
 
 -- name: find_unbound_requests
--- Waiting high tasks without a client (nobody was online), or with one that is lost, while somebody is online now.
-select r.id, r.tenant_id
-from monitoring_collect_requests r
-where r.status in ('accepted', 'dispatching', 'running')
-  and (exists (
-        select from monitoring_collect_tasks t
-        where t.collect_request_id = r.id and t.status = 'pending' and t.active_task_id is null
-          and t.target_client_id is null and t.dispatch_lane = 'high')
-    or exists (
-        select from desktop_clients c
-        join monitoring_collect_tasks t on t.target_client_id = c.id
-        where c.tenant_id = r.tenant_id and (c.lost_at is not null or c.revoked_at is not null)
-          and t.collect_request_id = r.id and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'))
-  and exists (select from online_clients c
-      where c.tenant_id = r.tenant_id and c.workspace_id = r.workspace_id and not c.paused)
-order by r.id
+-- Whose high tasks wait for a desktop that could take them, and is there.
+select distinct request_id as id, tenant_id from tasks_to_bind order by 1

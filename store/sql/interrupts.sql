@@ -7,9 +7,11 @@ where d.id = any($1::uuid[]) and d.interrupt_request_id is not null
 returning d.interrupt_request_id, d.target_client_id, d.interrupt_generation
 
 -- name: lock_concerned_requests
--- A request may hold some of the tasks and be the preemptor of others: all of them by id in one go, before any counts.
+-- A request may hold some of the tasks and be the preemptor of others: all of them by id in one go, before any counts. One
+-- array, because an `or` with a subquery would read every request ever made.
 select id from monitoring_collect_requests
-where id = any($1::uuid[]) or id in (select interrupt_request_id from desktop_tasks where id = any($2::uuid[]))
+where id = any($1::uuid[] || array(select interrupt_request_id from desktop_tasks
+    where id = any($2::uuid[]) and interrupt_request_id is not null))
 order by id
 for no key update
 

@@ -65,7 +65,7 @@ update desktop_clients c
 set online = false, lost_at = now()
 from silent s
 where c.id = s.id
-returning c.id, c.connection_epoch
+returning c.id, c.connection_epoch, c.lost_at
 
 -- name: requests_of_clients
 -- Open requests bound to these clients as a whole, or with a task of theirs still waiting for one.
@@ -79,13 +79,15 @@ where t.target_client_id = any($1::uuid[]) and t.status = 'pending'
 order by 1, 3
 
 -- name: queued_of_lost
--- Scheduled work that waits on a lost desktop. High work of an open request is its workflow's, which says where to.
+-- Work that waits on a lost desktop. High work of an open request is its workflow's for $2 seconds: after that the signal
+-- did not reach it, or came before the work did.
 select d.id from desktop_tasks d
 join desktop_clients c on c.id = d.target_client_id
 join monitoring_collect_tasks t on t.id = d.monitor_task_id
 left join monitoring_collect_requests r on r.id = t.collect_request_id
     and r.status in ('accepted', 'dispatching', 'running')
-where d.kind = 'monitor' and d.status = 'queued' and c.lost_at is not null and r.id is null
+where d.kind = 'monitor' and d.status = 'queued' and c.lost_at is not null
+  and (r.id is null or c.lost_at < now() - make_interval(secs => $2))
 order by d.id
 limit $1
 
@@ -123,6 +125,14 @@ where d.kind = 'monitor' and d.status = 'unknown' and d.result_received_at is nu
     or (d.lease_token_hash is null and a.ended_at < now() - make_interval(secs => $2)))
 order by d.id
 limit $1
+
+-- name: never_ingested
+-- Received, and not ingested for so long that the message is gone: the broker lost its queues after it had confirmed.
+select id from desktop_tasks
+where kind = 'monitor' and status in ('in_progress', 'unknown') and result_received_at is not null
+  and result_received_at < now() - make_interval(secs => $1)
+order by result_received_at
+limit $2
 
 -- name: unhinted
 -- Waits without a lease on a connected desktop longer than a push ever takes: the hint was lost on its way.

@@ -1,11 +1,12 @@
 -- name: lock_requests
--- Locks before counting: a count in the same statement would use a snapshot older than the lock.
+-- Locks before counting: a count in the same statement would use a snapshot older than the lock. No key update, as
+-- everywhere: who names the request in a foreign key and then changes it must not meet a lock in between.
 select id, requested_task_count, dispatched_task_count, completed_task_count, failed_task_count, status,
     status_reason is not distinct from 'cancelled' as cancelled
 from monitoring_collect_requests
 where id = any($1::uuid[]) and status in ('accepted', 'dispatching', 'running')
 order by id
-for update
+for no key update
 
 -- name: detach_from_cancelled
 -- A cancelled request waits for what runs, and for nothing else: a task of it that came back undone (given back, failed
@@ -59,6 +60,10 @@ from counted c
 where r.id = c.id
 returning r.id, r.tenant_id, r.requested_task_count, r.dispatched_task_count, r.completed_task_count,
     r.failed_task_count, r.first_dispatched_at, r.status
+
+-- name: count_dispatched
+-- Only when a signal is due, at most 20 times a run.
+select count(*)::int from monitoring_collect_tasks where batch_id = $1 and last_dispatched_at is not null
 
 -- name: add_to_batch
 -- Batches may hold 100,000 tasks: counters move by deltas under the row's lock.

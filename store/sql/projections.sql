@@ -24,12 +24,13 @@ delete from monitoring_brand_platform_daily where tenant_id = $1 and brand_id = 
 -- name: rebuild_platform_days
 -- One unit is a question on a platform in a run mode: expected once, also when both collectors were asked. Its run is
 -- the better one: succeeded over failed, then the collector of the brand's plan, then desktop. A unit without a
--- success is failed if a run or a task of it failed, else missing, never "not mentioned". ui_sample stays out, and an
+-- success is failed if a run or a task of it failed, else missing, never "not mentioned". A skipped unit is not expected,
+-- but an answer that it has is not taken back by skipping a later asking. ui_sample stays out, and an
 -- answer to an older wording is no answer to the present one.
 with tasks as (
     select t.question_id, t.question_version_id, t.ai_platform_id, t.run_mode, t.collector_type, t.status
     from monitoring_collect_tasks t
-    where t.tenant_id = $1 and t.brand_id = $2 and t.business_date = $3 and t.status <> 'skipped'
+    where t.tenant_id = $1 and t.brand_id = $2 and t.business_date = $3
       and t.run_mode in ('api_standard', 'api_search_grounded')
 ), preferred as (
     select distinct on (p.run_mode) p.run_mode, p.collector_type
@@ -39,7 +40,8 @@ with tasks as (
 ), units as (
     select distinct on (t.ai_platform_id, t.run_mode, t.question_id)
         t.ai_platform_id, t.run_mode, r.id as run_id, r.status as run_status,
-        bool_or(t.status = 'failed') over (partition by t.ai_platform_id, t.run_mode, t.question_id) as task_failed
+        bool_or(t.status = 'failed') over (partition by t.ai_platform_id, t.run_mode, t.question_id) as task_failed,
+        bool_and(t.status = 'skipped') over (partition by t.ai_platform_id, t.run_mode, t.question_id) as skipped
     from tasks t
     left join preferred p on p.run_mode = t.run_mode
     left join question_monitor_runs r
@@ -69,6 +71,7 @@ select $1, $2, $3, u.run_mode, u.ai_platform_id,
     coalesce(sum(x.own_citation_count), 0)
 from units u
 left join question_monitor_parse_results x on x.run_id = u.run_id and u.run_status = 'succeeded'
+where not u.skipped or u.run_status = 'succeeded'
 group by u.run_mode, u.ai_platform_id
 
 -- name: rebuild_brand_days

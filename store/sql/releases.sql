@@ -18,7 +18,7 @@ for no key update
 
 -- name: abort_executions
 -- Out of a lease without counting an attempt: the business task keeps lane, priority and age and may be dispatched
--- again. An attempt that a revocation ended before keeps its outcome.
+-- again, in its question's current text (§1.1). An attempt that a revocation ended before keeps its outcome.
 with aborted as (
     update desktop_tasks d
     set status = 'aborted', finished_at = now(), lease_expires_at = null, last_error = coalesce($3, d.last_error),
@@ -31,12 +31,14 @@ with aborted as (
     from aborted a where x.id = a.attempt_id and x.ended_at is null
 ), freed as (
     update monitoring_collect_tasks t
-    set active_task_id = null, preemptions = t.preemptions + ($2 = 'preempted')::int, updated_at = now()
+    set active_task_id = null, preemptions = t.preemptions + ($2 = 'preempted')::int, updated_at = now(),
+        question_version_id = coalesce((select q.current_version_id from questions q where q.id = t.question_id),
+            t.question_version_id)
     from aborted a where t.id = a.monitor_task_id and t.active_task_id = a.id
     returning t.id, t.collect_request_id
 )
 select a.id, a.tenant_id, a.target_client_id, a.lane, a.interrupt_generation, a.interrupt_request_id,
-    f.collect_request_id
+    f.collect_request_id, f.id as freed_task_id
 from aborted a left join freed f on f.id = a.monitor_task_id
 order by a.id
 

@@ -16,7 +16,7 @@ for no key update
 
 -- name: is_open
 select status in ('accepted', 'dispatching', 'running') from monitoring_collect_requests
-where id = $1 and tenant_id = $2 for update
+where id = $1 and tenant_id = $2 for no key update
 
 -- name: read_counters
 select status, requested_task_count, dispatched_task_count, completed_task_count, failed_task_count, target_client_id, hint
@@ -127,14 +127,11 @@ select target_client_id from monitoring_collect_requests where id = $1 and targe
 -- name: return_to_origin
 -- What waits goes back to the lane it came from, with its age, and is no request's any more. $2: so does what runs: the
 -- request is over, and a task that comes back from its desktop must not come back high.
-with returned as (
-    update monitoring_collect_tasks
-    set dispatch_lane = coalesce(origin_lane, 'normal'), dispatch_priority = coalesce(origin_priority, 100),
-        origin_lane = null, origin_priority = null, target_client_id = null, collect_request_id = null, updated_at = now()
-    where collect_request_id = $1 and status = 'pending' and (active_task_id is null or $2::boolean)
-    returning id
-)
-select count(*)::int from returned
+update monitoring_collect_tasks
+set dispatch_lane = coalesce(origin_lane, 'normal'), dispatch_priority = coalesce(origin_priority, 100),
+    origin_lane = null, origin_priority = null, target_client_id = null, collect_request_id = null, updated_at = now()
+where collect_request_id = $1 and status = 'pending' and (active_task_id is null or $2::boolean)
+returning id
 
 -- name: mark_cancelled
 with marked as (

@@ -15,15 +15,17 @@ for no key update
 
 -- name: lock_requests
 -- Then requests: those that the tasks belong to and those that interrupted them, at once, so that the order by id holds.
+-- An array, so that they are found by their key.
 select r.id from monitoring_collect_requests r
-where r.id in (
+where r.id = any(array(
     select t.collect_request_id from desktop_task_attempts a
     join monitoring_collect_tasks t on t.id = a.monitor_task_id
-    where a.id = any($1::uuid[])
+    where a.id = any($1::uuid[]) and t.collect_request_id is not null
     union all
     select d.interrupt_request_id from desktop_task_attempts a
     join desktop_tasks d on d.monitor_task_id = a.monitor_task_id
-    where a.id = any($1::uuid[]) and d.status in ('queued', 'in_progress', 'unknown'))
+    where a.id = any($1::uuid[]) and d.status in ('queued', 'in_progress', 'unknown')
+      and d.interrupt_request_id is not null))
 order by r.id
 for no key update
 
@@ -67,7 +69,8 @@ returning d.id, d.tenant_id, d.target_client_id, d.interrupt_generation, d.inter
 
 -- name: end_tasks
 -- One statement for every effect. enqueued_at stays: a task keeps its age through retries. A task that fails or
--- completes counts in its batch exactly here, at the step out of an unfinished status.
+-- completes counts in its batch exactly here, at the step out of an unfinished status. One that is asked again is asked
+-- in its question's current text (§1.1).
 update monitoring_collect_tasks t
 set status = case e.effect when 'complete' then 'completed' when 'fail' then 'failed' else 'pending' end,
     active_task_id = null,
@@ -77,6 +80,8 @@ set status = case e.effect when 'complete' then 'completed' when 'fail' then 'fa
         when e.effect = 'retry' then 50
         when e.effect = 'retry_high' and t.dispatch_lane <> 'high' then 5000
         else t.dispatch_priority end,
+    question_version_id = case when e.effect in ('complete', 'fail') then t.question_version_id
+        else coalesce((select q.current_version_id from questions q where q.id = t.question_id), t.question_version_id) end,
     last_error = e.error,
     finished_at = case when e.effect in ('complete', 'fail') then now() end,
     lease_token_hash = null, leased_to_executor = null, leased_at = null, lease_expires_at = null,
@@ -84,6 +89,18 @@ set status = case e.effect when 'complete' then 'completed' when 'fail' then 'fa
 from unnest($1::bigint[], $2::text[], $3::text[]) as e(id, effect, error)
 where t.id = e.id and t.status in ('pending', 'leased', 'received')
 returning t.id, t.batch_id, t.collect_request_id, e.effect
+
+-- name: skip_cancelled
+-- What came back to a cancelled batch is settled there: the cancel skipped what waited then. An open request's task is
+-- that one's.
+update monitoring_collect_tasks t
+set status = 'skipped', skip_reason = 'batch_cancelled', finished_at = now(), updated_at = now()
+from scheduled_batches b
+where t.id = any($1::bigint[]) and b.id = t.batch_id and b.status in ('cancelling', 'cancelled')
+  and t.status = 'pending' and t.active_task_id is null
+  and not exists (select from monitoring_collect_requests r where r.id = t.collect_request_id
+      and r.status in ('accepted', 'dispatching', 'running'))
+returning t.id, t.batch_id
 
 -- name: abort_replaced
 -- A late success makes the newer execution row pointless. Its desktop is told.

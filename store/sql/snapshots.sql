@@ -32,15 +32,25 @@ order by d.id
 for no key update
 
 -- name: extend_held
--- What the client says it holds keeps its lease; what it runs is in progress, whatever was believed before.
+-- What the client says it holds keeps its lease; what it runs is in progress, whatever was believed before. Its own
+-- tasks alone, whose rows lock_live_of_client has locked: ids are no secret between tenants.
 update desktop_tasks d
 set lease_expires_at = now() + make_interval(secs => $4), phase = coalesce(h.phase, d.phase),
     status = case d.status when 'unknown' then 'in_progress' else d.status end, updated_at = now()
 from unnest($1::uuid[], $2::uuid[], $3::text[]) as h(task_id, attempt_id, phase)
-where d.id = h.task_id and d.attempt_id = h.attempt_id and d.lease_token_hash is not null
-  and d.result_received_at is null
+where d.id = h.task_id and d.attempt_id = h.attempt_id and d.target_client_id = $5 and d.tenant_id = $6
+  and d.kind = 'monitor' and d.lease_token_hash is not null and d.result_received_at is null
   and (d.status in ('in_progress', 'unknown') or (d.status = 'queued' and d.lease_expires_at > now()))
 returning d.id, d.attempt_id, d.status, d.lease_expires_at
+
+-- name: find_taken_away
+-- Attempts that a client lists though the server has ended them. Ends that the desktop brought about itself are left
+-- out: its beat was on its way meanwhile. What it is posting is judged by the result call.
+select h.client_id, h.attempt_id
+from unnest($1::uuid[], $2::uuid[], $3::text[]) as h(client_id, attempt_id, phase)
+join desktop_task_attempts a on a.id = h.attempt_id and a.client_id = h.client_id
+where a.outcome in ('cancelled', 'lease_expired', 'revoked', 'replaced', 'superseded')
+  and a.result_received_at is null and h.phase is distinct from 'POSTING'
 
 -- name: lock_grantable
 -- Queued ones by id, before their update. Not leased yet: a hint delivered twice leases once.

@@ -1,19 +1,22 @@
 """The coordinator as a resident: fenced, woken by NOTIFY, and healing by itself (1-dispatch §1.4, §1.9)."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from activities.coordinator import Coordinator
 from domain.budgets import Refusal
 from domain.errors import FencedOut
+from domain.rounds import RoundPlan, plan_round
 from store import residents
 from store.database import Pool
 from store.listen import Listener
 from tests.support.clicks import accepted, scheduled, whole
-from tests.support.world import World
+from tests.support.world import World, ago
 
 NAME = "resident/coordinator/0"
 
@@ -144,7 +147,82 @@ async def test_refusals_are_counted_by_reason_and_a_full_window_says_when_to_loo
     await world.business_task()
     async with Listener(database_url) as listener:
         coordinator = Coordinator(world.pool, listener)
-        dispatched, pause = await coordinator.round(NAME, await residents.take(world.pool, NAME, "test"))
-    assert dispatched == 0
-    assert 0 < pause <= 0.5
+        done = await coordinator.round(NAME, await residents.take(world.pool, NAME, "test"))
+    assert done.dispatched == 0
+    assert 0 < done.pause <= 0.5
     assert coordinator.refusals[Refusal.TENANT_MINUTE] == 1
+
+
+class LateClient(Coordinator):
+    """A client comes right after the first look at who waits for one."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.pool, Listener("unused"))
+        self._world, self.looks = world, 0
+
+    async def bind(self, name: str, epoch: int) -> int:
+        bound = await super().bind(name, epoch)
+        self.looks += 1
+        if self.looks == 1:
+            await self._world.client()
+        return bound
+
+
+async def test_a_client_that_comes_between_binding_and_round_is_bound_before_anything_goes(world: World) -> None:
+    await accepted(world, question_ids=[(await world.question()).id])
+    coordinator = LateClient(world)
+    await coordinator.dispatch_all(NAME, await residents.take(world.pool, NAME, "test"))
+    row = await world.pool.fetchrow("select interrupt_generation, lane from desktop_tasks")
+    assert row is not None
+    assert tuple(row) == (2, "high")
+    assert len(await world.outbox("client_bound")) == 1
+    assert await whole(world)
+
+
+async def test_picks_that_cannot_be_written_are_tried_ever_more_rarely(world: World) -> None:
+    client = await world.client()
+    barred = await world.business_task()
+    await world.set("desktop_tasks", await world.execution_task(barred, client.id), result_received_at=ago(seconds=1))
+    await world.set("monitoring_collect_tasks", barred, active_task_id=None)
+    coordinator, epoch = Coordinator(world.pool, Listener("unused")), await residents.take(world.pool, NAME, "test")
+    pauses = [(await coordinator.round(NAME, epoch)).pause for _ in range(12)]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (0.02, 2.0)
+    await world.business_task(platform="doubao")
+    assert (await coordinator.round(NAME, epoch)).dispatched == 1
+    assert (await coordinator.round(NAME, epoch)).pause == 0.02
+
+
+async def test_a_request_that_cannot_be_bound_holds_up_nobody(world: World) -> None:
+    bad = await accepted(world, question_ids=[(await world.question()).id])
+    good = await accepted(world, question_ids=[(await world.question()).id])
+    await world.pool.execute(
+        "alter table monitoring_collect_requests add constraint bad"
+        f" check (target_client_id is null or id <> '{bad.request_id}')"
+    )
+    await world.client()
+    coordinator = Coordinator(world.pool, Listener("unused"))
+    await coordinator.dispatch_all(NAME, await residents.take(world.pool, NAME, "test"))
+    rows = await world.pool.fetch(
+        "select t.collect_request_id from desktop_tasks d join monitoring_collect_tasks t on t.id = d.monitor_task_id"
+    )
+    assert [row["collect_request_id"] for row in rows] == [good.request_id]
+
+
+async def test_a_large_round_is_planned_off_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.client()
+    for platform in ("qwen", "doubao", "kimi"):
+        await world.business_task(platform=platform)
+    threads: list[int] = []
+
+    def planned(*arguments: Any) -> RoundPlan:
+        threads.append(threading.get_ident())
+        return plan_round(*arguments)
+
+    monkeypatch.setattr("activities.coordinator.plan_round", planned)
+    coordinator, epoch = Coordinator(world.pool, Listener("unused")), await residents.take(world.pool, NAME, "test")
+    await coordinator.round(NAME, epoch)
+    monkeypatch.setattr("activities.coordinator.LARGE_ROUND", 0)
+    await coordinator.round(NAME, epoch)
+    here = threading.get_ident()
+    assert [thread == here for thread in threads] == [True, False]

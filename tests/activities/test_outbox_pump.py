@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from activities import outbox_pump
 from activities.outbox_pump import OutboxPump
 from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue
@@ -17,8 +18,8 @@ from store.database import Pool
 from store.listen import Listener
 from store.outbox import OutboxRow, dispatch_event
 from tests.activities.pumping import NAME, outcomes, pumping, rows_of, until_outcomes, until_settled, write
-from tests.broker.conftest import SHARDS, broker, prefix, proxied, proxy, publisher, until  # noqa: F401
-from tests.broker.tcp_proxy import TcpProxy
+from tests.support.broker import SHARDS, until
+from tests.support.tcp_proxy import TcpProxy
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def listener(database_url: str) -> AsyncIterator[Listener]:
 
 
 @pytest.fixture
-async def queue(broker: BrokerConnection, prefix: str) -> AsyncIterator[DispatchQueue]:  # noqa: F811
+async def queue(broker: BrokerConnection, prefix: str) -> AsyncIterator[DispatchQueue]:
     async with DispatchQueue(broker, prefix=prefix) as running:
         await running.ready.wait()
         yield running
@@ -58,12 +59,14 @@ class Recorder(Publisher):
     def __init__(self, connection: BrokerConnection, name_prefix: str) -> None:
         super().__init__(connection, prefix=name_prefix, shards=SHARDS)
         self.given: list[Outgoing] = []
+        self.calls: list[int] = []
         self.failing: dict[int, int] = {}
         # Raised after the broker has confirmed: the caller cannot know.
         self.lost_confirms = 0
 
     async def publish_many(self, messages: Sequence[Outgoing], *, timeout: float = 5.0) -> list[Outcome]:
         self.given += messages
+        self.calls.append(len(messages))
         going = [message for message in messages if not self._fails(message)]
         done = iter(await super().publish_many(going, timeout=timeout))
         if self.lost_confirms:
@@ -79,13 +82,13 @@ class Recorder(Publisher):
 
 
 @pytest.fixture
-async def recorder(broker: BrokerConnection, prefix: str) -> Recorder:  # noqa: F811
+async def recorder(broker: BrokerConnection, prefix: str) -> Recorder:
     return Recorder(broker, prefix)
 
 
 async def test_a_committed_row_is_published_and_one_without_a_hub_is_unroutable(
-    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher  # noqa: F811
-) -> None:  # fmt: skip
+    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher
+) -> None:
     here, away = uuid4(), uuid4()
     await queue.bind(here)
     async with pumping(pool, OutboxPump(pool, listener, publisher).run):
@@ -95,8 +98,8 @@ async def test_a_committed_row_is_published_and_one_without_a_hub_is_unroutable(
 
 
 async def test_a_backlog_from_before_the_pump_is_drained_in_order_per_client(
-    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher  # noqa: F811
-) -> None:  # fmt: skip
+    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher
+) -> None:
     clients = [uuid4() for _ in range(10)]
     for client_id in clients:
         await queue.bind(client_id)
@@ -127,8 +130,8 @@ async def test_a_failed_row_holds_back_its_own_client_alone_and_order_is_kept(
 
 
 async def test_a_row_that_can_never_be_published_blocks_nobody(
-    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher  # noqa: F811
-) -> None:  # fmt: skip
+    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher
+) -> None:
     client_id = uuid4()
     await queue.bind(client_id)
     endless = OutboxRow("amqp", "task_available", "k" * 300, {"type": "task_available"}, 1, client_id)
@@ -154,8 +157,8 @@ async def test_a_row_whose_confirm_was_lost_is_published_again(
 
 
 async def test_a_pump_whose_epoch_is_over_marks_nothing_and_stops(
-    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher  # noqa: F811
-) -> None:  # fmt: skip
+    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher
+) -> None:
     client_id = uuid4()
     await queue.bind(client_id)
     stale = await residents.take(pool, NAME, "frozen")
@@ -170,8 +173,8 @@ async def test_a_pump_whose_epoch_is_over_marks_nothing_and_stops(
 
 
 async def test_a_lower_id_that_commits_late_is_still_published(
-    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher  # noqa: F811
-) -> None:  # fmt: skip
+    pool: Pool, listener: Listener, queue: DispatchQueue, publisher: Publisher
+) -> None:
     first, second = uuid4(), uuid4()
     await queue.bind(first)
     await queue.bind(second)
@@ -191,9 +194,9 @@ async def test_a_broker_that_is_away_puts_no_row_off_and_all_go_at_its_return(
     pool: Pool,
     listener: Listener,
     queue: DispatchQueue,
-    proxied: BrokerConnection,  # noqa: F811
-    proxy: TcpProxy,  # noqa: F811
-    prefix: str,  # noqa: F811
+    proxied: BrokerConnection,
+    proxy: TcpProxy,
+    prefix: str,
 ) -> None:
     client_id = uuid4()
     await queue.bind(client_id)
@@ -207,9 +210,37 @@ async def test_a_broker_that_is_away_puts_no_row_off_and_all_go_at_its_return(
         assert set(await until_settled(pool)) == {"delivered"}
 
 
+async def test_a_broker_that_hangs_is_tried_once_a_round_however_many_rows_a_client_has(
+    pool: Pool, listener: Listener, queue: DispatchQueue, recorder: Recorder
+) -> None:
+    client_id = uuid4()
+    await queue.bind(client_id)
+    recorder.failing = dict.fromkeys(range(1, 6), 1)
+    await write(pool, *(a_hint(client_id, number) for number in range(5)))
+    async with pumping(pool, OutboxPump(pool, listener, recorder).run):
+        await until_settled(pool)
+    assert recorder.calls == [1] * 10
+
+
+async def test_a_round_that_lasts_too_long_writes_down_what_it_has_and_puts_nothing_off(
+    pool: Pool, listener: Listener, queue: DispatchQueue, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client_id = uuid4()
+    await queue.bind(client_id)
+    monkeypatch.setattr(outbox_pump, "ROUND_SECONDS", 0.0)
+    await write(pool, *(a_hint(client_id, number) for number in range(5)))
+    async with pumping(pool, OutboxPump(pool, listener, recorder).run):
+        assert set(await until_settled(pool)) == {"delivered"}
+    assert [number for _client, number in await heard(queue, 5)] == list(range(5))
+    rows = await rows_of(pool)
+    assert {row["tries"] for row in rows} == {0}
+    # One round, and so one transaction, for each.
+    assert len({row["delivered_at"] for row in rows}) == 5
+
+
 async def test_every_connection_to_the_database_terminated_stops_the_pump_for_a_moment_only(
-    pool: Pool, database_url: str, listener: Listener, queue: DispatchQueue, publisher: Publisher  # noqa: F811
-) -> None:  # fmt: skip
+    pool: Pool, database_url: str, listener: Listener, queue: DispatchQueue, publisher: Publisher
+) -> None:
     client_id = uuid4()
     await queue.bind(client_id)
     async with pumping(pool, OutboxPump(pool, listener, publisher).run) as running:

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -251,7 +250,7 @@ async def test_the_gateway_returns_what_the_workflow_answers_to_a_repeated_accep
         user_id=1,
         brand_id=ready.brand_id,
         scope=CollectNowScope(),
-        deadline=datetime.now(UTC) + timedelta(seconds=30),
+        valid_seconds=30,
     )
     gateway = CollectNowGateway(temporal, task_queue=queue, seconds=30)
     worker = Worker(

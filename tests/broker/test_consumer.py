@@ -16,8 +16,8 @@ from broker.topology import DELIVERY_LIMIT
 from domain.errors import BrokerUnavailable
 from domain.ids import shard_key, shard_of
 from domain.transport import INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ResultMessage, ingest_queue
-from tests.broker.conftest import SHARDS, received
-from tests.broker.tcp_proxy import TcpProxy
+from tests.support.broker import SHARDS, received
+from tests.support.tcp_proxy import TcpProxy
 
 
 def a_consumer(connection: BrokerConnection, prefix: str, **options: float) -> IngestConsumer:

@@ -9,8 +9,8 @@ from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue, publish_control
 from broker.publisher import Publisher
 from domain.transport import DISPATCH_EXCHANGE, ClientClosed, DispatchMessage, TaskHint
-from tests.broker.conftest import until
-from tests.broker.tcp_proxy import TcpProxy
+from tests.support.broker import until
+from tests.support.tcp_proxy import TcpProxy
 
 
 async def send_hint(publisher: Publisher, client_id: UUID, lane: str = "high") -> bool:

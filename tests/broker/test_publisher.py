@@ -10,8 +10,8 @@ from broker.publisher import Outcome, Outgoing, Publisher
 from broker.topology import declare_topology
 from domain.errors import BrokerUnavailable
 from domain.transport import DISPATCH_EXCHANGE, INGEST_EXCHANGE, ingest_queue
-from tests.broker.conftest import SHARDS, received
-from tests.broker.tcp_proxy import TcpProxy
+from tests.support.broker import SHARDS, received
+from tests.support.tcp_proxy import TcpProxy
 
 
 async def test_the_topology_can_be_declared_again(broker: BrokerConnection, prefix: str) -> None:

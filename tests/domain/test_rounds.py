@@ -1,13 +1,14 @@
 """One round of the coordinator: no budget exceeded, lanes in order, slots under interrupt free for their preemptor."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.budgets import limits_of
+from domain.budgets import Refusal, limits_of
 from domain.client_choice import ClientState
 from domain.dispatch_settings import DispatchSettings
 from domain.lanes import LANE_RULES, Kind, Lane
@@ -106,6 +107,37 @@ def test_a_task_of_another_workspace_or_tenant_never_lands_on_a_client() -> None
     assert picked(plan_round(state([client(A)]), [task(1, workspace_id=8), task(2, tenant_id=2)])) == {}
 
 
+def test_high_work_without_a_client_is_left_to_the_binding() -> None:
+    assert picked(plan_round(state([client(A)]), [task(1, Lane.HIGH, request_id=REQUEST, awaits_client=True)])) == {}
+
+
+def test_a_full_cluster_minute_ends_the_round_and_says_what_it_must_fall_below() -> None:
+    waiting = [task(number, platform=name) for number, name in enumerate(PLATFORMS)]
+    plan = plan_round(state([client(A)], cluster_minute=240), waiting)
+    assert (plan.picks, plan.refusals, plan.full_minutes) == ((), {Refusal.CLUSTER_MINUTE: 1}, {0: 240})
+
+
+def test_high_uses_the_room_up_to_the_fuse_before_scheduled_work_ends_the_round() -> None:
+    high = task(9, Lane.HIGH, bound_to=A, request_id=REQUEST)
+    waiting = [task(1, platform="qwen"), high]
+    assert picked(plan_round(state([client(A), client(B)], cluster_minute=499), waiting)) == {9: A}
+    full = plan_round(state([client(A), client(B)], cluster_minute=500), waiting)
+    assert (full.picks, full.refusals, full.full_minutes) == ((), {Refusal.CLUSTER_MINUTE: 1}, {0: 500})
+
+
+def test_a_full_tenant_refuses_once_and_holds_up_neither_its_high_work_nor_other_tenants() -> None:
+    fleet = [client(A), client(B, tenant=2), client(UUID(int=3))]
+    waiting = [task(1, platform="qwen"), task(2, platform="doubao"), task(3, tenant_id=2)]
+    high = task(4, Lane.HIGH, bound_to=A, request_id=REQUEST)
+    plan = plan_round(state(fleet, tenant_minute={1: 30}), [*waiting, high])
+    assert (picked(plan), plan.refusals, plan.full_minutes) == ({3: B, 4: A}, {Refusal.TENANT_MINUTE: 1}, {1: 30})
+
+
+def test_a_share_that_was_used_up_at_the_reading_is_a_full_minute() -> None:
+    plan = plan_round(state([client(A)], cluster_minute=240, share_used_up=240), [])
+    assert (plan.refusals, plan.full_minutes) == ({}, {0: 240})
+
+
 candidates = st.lists(
     st.builds(
         task,
@@ -147,6 +179,27 @@ def test_no_budget_is_ever_exceeded(given_tasks: list[Candidate], live: list[Liv
     assert all(count <= 1 for count in per_platform.values())
     assert len({pick.task.task_id for pick in plan.picks}) == len(plan.picks)
     assert all(pick.task.bound_to in (None, pick.client_id) for pick in plan.picks)
+
+
+def one_by_one(given_state: RoundState, given_tasks: list[Candidate]) -> dict[int, UUID]:
+    """The slow way: a round of its own for each task in order, with everything picked so far counted as live."""
+    live, minute, tenants = list(given_state.live), given_state.cluster_minute, Counter(given_state.tenant_minute)
+    found: dict[int, UUID] = {}
+    for one in sorted(given_tasks, key=lambda each: (-LANE_RULES[Kind.MONITOR, each.lane].weight, each.enqueued_at)):
+        now = replace(given_state, live=live, cluster_minute=minute, tenant_minute=tenants)
+        for pick in plan_round(now, [one]).picks:
+            found[one.task_id] = pick.client_id
+            live = [*live, Live(one.tenant_id, pick.client_id, one.platform, False, one.lane)]
+            minute, tenants = minute + 1, tenants + Counter([one.tenant_id])
+    return found
+
+
+@given(candidates, lives, st.integers(225, 505), st.integers(0, 40))
+def test_what_a_refusal_lets_the_round_skip_could_not_have_gone(
+    given_tasks: list[Candidate], live: list[Live], cluster: int, tenant: int
+) -> None:
+    given_state = state([client(A), client(B)], live, cluster_minute=cluster, tenant_minute={1: tenant})
+    assert picked(plan_round(given_state, given_tasks)) == one_by_one(given_state, given_tasks)
 
 
 @given(candidates, lives)

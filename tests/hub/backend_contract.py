@@ -74,6 +74,15 @@ class BackendContract:
         assert [item.task_id for item in content.available] == [str(other_id)]
         assert [(item.task_id, item.valid) for item in content.held] == [(lease.task_id, True)]
 
+    async def test_a_beat_that_lists_an_attempt_which_the_server_ended_is_told_so(self, world: BackendWorld) -> None:
+        client = await identify(world)
+        epoch = await world.backend.connected(client, a_hello())
+        (former,) = await world.backend.grant(client, epoch, [await world.queue_task()])
+        (current,) = (await world.backend.snapshot(client, epoch, [], 0)).available
+        held = [HeldAttempt(task_id=frame.task_id, attempt_id=frame.attempt_id) for frame in (former, current)]
+        beat = HeartbeatRecord(client.client_id, epoch, Heartbeat(id="b1", queued=held))
+        assert await world.backend.heartbeats([beat]) == {client.client_id: {UUID(former.attempt_id)}}
+
     async def test_an_attempt_that_nobody_granted_is_invalid(self, world: BackendWorld) -> None:
         client = await identify(world)
         epoch = await world.backend.connected(client, a_hello())

@@ -31,7 +31,6 @@ from domain.protocol import (
 from domain.transport import DISPATCH_EXCHANGE, ClientClosed, ControlHint, DispatchMessage, TaskHint
 from hub.ports import Limits
 from hub.server import Hub
-from tests.broker.conftest import broker, prefix, proxied, proxy, publisher  # noqa: F401
 from tests.hub.memory_backend import MemoryBackend
 
 F = TypeVar("F")
@@ -143,9 +142,9 @@ async def backend() -> MemoryBackend:
 
 @pytest.fixture
 async def make_rig(
-    broker: BrokerConnection,  # noqa: F811
-    publisher: Publisher,  # noqa: F811
-    prefix: str,  # noqa: F811
+    broker: BrokerConnection,
+    publisher: Publisher,
+    prefix: str,
     backend: MemoryBackend,
 ) -> AsyncIterator[MakeRig]:
     """Starts hubs on one backend and one broker."""

@@ -1,7 +1,7 @@
 """The hub's port in memory, with switches for its troubles."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -22,14 +22,20 @@ class MemoryTask:
 
 @dataclass
 class MemoryBackend:
-    """State, calls, and troubles: `failure` is raised by every call, `gate` holds grants back while it is clear."""
+    """State, calls, and troubles.
+
+    `failure` is raised by every call, `gate` holds grants back while it is clear, and `lost_grants` is how many grants
+    still commit and then report a timeout.
+    """
 
     clients: dict[str, ClientIdentity] = field(default_factory=dict)
     epochs: dict[UUID, int] = field(default_factory=dict)
     online: set[UUID] = field(default_factory=set)
     tasks: dict[UUID, MemoryTask] = field(default_factory=dict)
     controls: dict[UUID, list[TaskControl]] = field(default_factory=dict)
+    ended: set[UUID] = field(default_factory=set)
     failure: Exception | None = None
+    lost_grants: int = 0
     poison: UUID | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     grants: list[list[UUID]] = field(default_factory=list)
@@ -94,10 +100,21 @@ class MemoryBackend:
         if self.epochs[client.client_id] != epoch:
             return []
         free = (task_id for task_id in task_ids if (task := self.tasks.get(task_id)) and task.attempt_id is None)
-        return [self._lease(task_id) for task_id in free]
+        leased = [self._lease(task_id) for task_id in free]
+        if self.lost_grants:
+            self.lost_grants -= 1
+            raise TimeoutError("the commit's answer did not come")
+        return leased
+
+    def revoke(self, task_id: UUID) -> None:
+        """The server ends the task's lease."""
+        task = self.tasks.pop(task_id)
+        assert task.attempt_id is not None
+        self.ended.add(task.attempt_id)
 
     def _lease(self, task_id: UUID) -> TaskAvailable:
         task = self.tasks[task_id]
+        self.ended |= {task.attempt_id} - {None}
         task.attempt_id, task.attempt = uuid4(), task.attempt + 1
         now = datetime.now(UTC)
         return TaskAvailable(
@@ -112,11 +129,16 @@ class MemoryBackend:
         self._check()
         self.reported += task_ids
 
-    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> None:
+    async def heartbeats(self, beats: Sequence[HeartbeatRecord]) -> Mapping[UUID, frozenset[UUID]]:
         self._check()
         if any(beat.client_id == self.poison for beat in beats):
             raise LookupError("a row that breaks the statement")
         self.beats.append(list(beats))
+        listed = {beat.client_id: [*beat.heartbeat.running, *beat.heartbeat.queued] for beat in beats}
+        over = {
+            client: frozenset(UUID(item.attempt_id) for item in held) & self.ended for client, held in listed.items()
+        }
+        return {client: attempts for client, attempts in over.items() if attempts}
 
     async def disconnected(self, client_id: UUID, epoch: int) -> None:
         self._check()

@@ -16,8 +16,8 @@ from domain.protocol import (
     Snapshot,
     Sync,
 )
-from tests.broker.conftest import until
 from tests.hub.conftest import Rig
+from tests.support.broker import until
 
 DEEP = "[" * 1000 + "]" * 1000
 

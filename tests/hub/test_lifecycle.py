@@ -6,9 +6,9 @@ from uuid import uuid4
 from broker.connection import BrokerConnection
 from domain.protocol import CloseCode, Heartbeat, HeldAttempt, ServerAck, Snapshot, TaskAvailable, TaskControl
 from domain.transport import ClientClosed
-from tests.broker.conftest import until
-from tests.broker.tcp_proxy import TcpProxy
 from tests.hub.conftest import LIMITS, MakeRig, Rig
+from tests.support.broker import until
+from tests.support.tcp_proxy import TcpProxy
 
 
 async def test_a_newer_connection_replaces_the_older_and_the_client_stays_online(rig: Rig) -> None:

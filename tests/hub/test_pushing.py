@@ -1,7 +1,7 @@
 """A hint becomes a leased frame on the client's socket; what is lost on the way comes with a snapshot."""
 
 import asyncio
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from domain.errors import DatabaseUnavailable
 from domain.protocol import (
@@ -15,9 +15,9 @@ from domain.protocol import (
     TaskAvailable,
     TaskControl,
 )
-from tests.broker.conftest import until
 from tests.hub.conftest import Rig
 from tests.hub.memory_backend import an_interrupt
+from tests.support.broker import until
 
 
 async def test_a_hint_becomes_one_leased_frame_and_is_reported_as_pushed(rig: Rig) -> None:
@@ -147,8 +147,45 @@ async def test_a_grant_that_fails_is_tried_again(rig: Rig) -> None:
     await rig.order(desk.client, uuid4(), 1)
     await desk.next(TaskControl)
     rig.backend.failure = None
-    assert (await desk.next(TaskAvailable)).task_id == str(task_id)
+    assert [frame.task_id for frame in (await desk.next(Snapshot)).available] == [str(task_id)]
     await until(lambda: rig.backend.reported == [task_id])
+
+
+async def test_a_grant_that_commits_and_reports_a_timeout_reaches_the_client_at_once(rig: Rig) -> None:
+    desk = await rig.desk()
+    await desk.hello()
+    rig.backend.lost_grants = 1
+    task_id = rig.backend.queue(desk.client)
+    await rig.hint(desk.client, task_id)
+    [frame] = (await desk.next(Snapshot)).available
+    assert (frame.task_id, frame.attempt) == (str(task_id), 2)
+    await until(lambda: rig.backend.reported == [task_id])
+
+
+async def test_a_heartbeat_that_lists_a_lease_taken_away_is_answered_with_a_snapshot_once(rig: Rig) -> None:
+    desk = await rig.desk()
+    await desk.hello()
+    leases = []
+    for _ in range(2):
+        task_id = rig.backend.queue(desk.client)
+        await rig.hint(desk.client, task_id)
+        leases.append(await desk.next(TaskAvailable))
+    held = [HeldAttempt(task_id=lease.task_id, attempt_id=lease.attempt_id, phase="WAITING") for lease in leases]
+    rig.backend.revoke(UUID(held[0].task_id))
+    await desk.send(Heartbeat(id="b1", running=held))
+    snapshot = await desk.next(Snapshot)
+    assert [(item.attempt_id, item.valid) for item in snapshot.held] == [
+        (held[0].attempt_id, False),
+        (held[1].attempt_id, True),
+    ]
+    # It still stops: told is told.
+    await desk.send(Heartbeat(id="b2", running=held))
+    await until(lambda: any(beat.heartbeat.id == "b2" for batch in rig.backend.beats for beat in batch))
+    rig.backend.revoke(UUID(held[1].task_id))
+    await desk.send(Heartbeat(id="b3", running=held))
+    await desk.next(Snapshot)
+    assert [beat.heartbeat.id for batch in rig.backend.beats for beat in batch] == ["b1", "b2", "b3"]
+    assert len(rig.backend.snapshots) == 3
 
 
 async def test_heartbeats_of_many_clients_are_folded_the_newest_of_each(rig: Rig) -> None:

@@ -1,5 +1,7 @@
 """What an accept does to the tasks of its scope (1-dispatch §1.5 step 5)."""
 
+from uuid import UUID
+
 import pytest
 
 from domain.lanes import Lane
@@ -106,7 +108,7 @@ async def test_a_queued_task_of_the_scope_is_taken_back_and_dispatched_anew_as_h
     task = await scheduled(world, before, status="queued")
     [frame] = await Hands(world, before).take()
     answer = await accepted(world, target_client_id=now.id)
-    old, attempt = await world.execution(task), await world.attempt(frame.attempt_id)
+    old, attempt = await world.execution(task), await world.attempt(UUID(frame.attempt_id))
     assert (old["status"], old["lease_expires_at"], attempt["outcome"]) == ("aborted", None, "cancelled")
     business = await world.business(old["monitor_task_id"])
     assert (business["active_task_id"], business["dispatch_lane"]) == (None, "high")

@@ -220,6 +220,7 @@ async def test_a_caller_that_saw_a_timeout_after_the_commit_gets_the_first_answe
     first = await accept_collect_now(world.pool, given)
     retried = await accept_collect_now(world.pool, given)
     assert (retried, retried.outcome) == (first, AcceptOutcome.ACCEPTED)
+    assert first.answer is not None
     again = await accept_collect_now(world.pool, given.model_copy(update={"request_id": first.answer.request_id}))
     assert again.answer == first.answer
     assert await world.pool.fetchval("select count(*) from monitoring_collect_requests") == 1

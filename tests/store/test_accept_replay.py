@@ -8,7 +8,7 @@ import pytest
 from domain.messages import AcceptOutcome
 from store.accept import accept_collect_now
 from store.database import Pool
-from tests.support.clicks import Hands, accepted, click, command, finish, rounds, whole
+from tests.support.clicks import Hands, accepted, click, command, finish, rounds, scheduled, whole
 from tests.support.world import Desktop, World, ago
 
 
@@ -42,6 +42,19 @@ async def test_the_same_click_within_five_minutes_gets_the_same_answer(world: Wo
     again = await click(world)
     assert (again.outcome, again.answer) == (AcceptOutcome.REPLAYED, first)
     assert (await generation(world), await requests(world)) == (1, 1)
+
+
+async def test_a_replay_answers_the_same_after_a_later_binding_has_moved_the_request_on(world: World) -> None:
+    desktop = await first_desktop(world)
+    await world.set("desktop_clients", desktop.id, online=False)
+    first = await accepted(world)
+    await world.set("desktop_clients", desktop.id, online=True)
+    await scheduled(world, desktop, platform="doubao")
+    await rounds(world.pool)
+    row = await world.row("monitoring_collect_requests", first.request_id)
+    assert (row["interrupt_generation"], row["interrupt_requested_count"]) == (2, 1)
+    again = await click(world)
+    assert (again.outcome, again.answer) == (AcceptOutcome.REPLAYED, first)
 
 
 async def test_two_clicks_at_once_are_one_request_and_one_step_of_the_generation(world: World) -> None:

@@ -194,6 +194,49 @@ async def test_a_task_of_another_batch_stays_there(world: World) -> None:
     assert await whole(world)
 
 
+async def test_what_a_batch_that_is_over_left_is_the_next_ones_and_what_it_settled_is_not(world: World) -> None:
+    client, one = await world.client(), await planned(world, 3, ("qwen",))
+    await materialise(world, one)
+    await rounds(world.pool)
+    frame, *_ = await Hands(world, client).take()
+    await Hands(world, client).run(frame)
+    await batches.cancel_batch(world.pool, ref(world, one))
+    two = await planned(world, 0, ("qwen",))
+    assert await materialise(world, two) == [0]
+    await batches.finish_batch(world.pool, ref(world, one))
+    former, next_one = [await batches.read_batch(world.pool, ref(world, batch)) for batch in (one, two)]
+    assert (former.status, former.expected, former.completed, former.skipped) == ("cancelled", 1, 1, 0)
+    assert (next_one.status, next_one.expected, next_one.settled) == ("running", 2, 0)
+    assert await rounds(world.pool) == 1
+    assert await whole(world)
+
+
+async def test_what_a_cut_off_expired_is_the_next_batchs(world: World) -> None:
+    one = await planned(world, 2, ("qwen",))
+    await materialise(world, one)
+    await batches.expire_batch(world.pool, ref(world, one))
+    two = await planned(world, 0, ("qwen",))
+    await materialise(world, two)
+    assert (await batches.read_batch(world.pool, ref(world, two))).expected == 0
+    await batches.finish_batch(world.pool, ref(world, one))
+    await materialise(world, two)
+    counters = await batches.read_batch(world.pool, ref(world, two))
+    assert (counters.expected, counters.expired) == (2, 0)
+    rows = await world.pool.fetch("select status, finished_at from monitoring_collect_tasks")
+    assert [tuple(row) for row in rows] == [("pending", None)] * 2
+    assert await whole(world)
+
+
+async def test_planned_batches_are_found_page_by_page(world: World) -> None:
+    made = [await world.batch(status="planned") for _ in range(5)]
+    found, last = [], 0
+    while page := await batches.find_planned(world.pool, last, limit=2):
+        assert len(page) <= 2
+        found += [start.batch_id for start, _ in page]
+        last = found[-1]
+    assert found == made
+
+
 async def test_a_question_without_a_text_does_not_stop_the_batch(world: World) -> None:
     batch = await planned(world, 2, ("qwen",))
     await world.pool.execute(

@@ -1,5 +1,6 @@
 """A request that had no client gets one, with room made there (1-dispatch §1.5: when a client is bound later)."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -132,3 +133,45 @@ async def test_a_request_that_is_over_is_never_bound(world: World) -> None:
     await world.client()
     assert await unbound(world) == []
     assert await bind(world, answer.request_id) is None
+
+
+UNABLE: dict[str, dict[str, Any]] = {
+    "unhealthy": {"healthy": False},
+    "paused": {"paused": True},
+    "logged out": {"platform_sessions": {"qwen": "login_required"}},
+}
+
+
+@pytest.mark.parametrize("how", UNABLE)
+async def test_what_waits_for_a_desktop_that_cannot_take_it_goes_to_one_that_can(world: World, how: str) -> None:
+    first = await world.client()
+    answer = await accepted(world)
+    await world.set("desktop_clients", first.id, **UNABLE[how])
+    second = await world.client()
+    assert await rounds(world.pool) == 1
+    assert await targets(world, answer.request_id) == {second.id}
+    assert await world.pool.fetchval("select count(*) from desktop_tasks where target_client_id = $1", second.id) == 1
+    assert await unbound(world) == []
+    assert await whole(world)
+
+
+@pytest.mark.parametrize("how", UNABLE)
+async def test_with_nobody_better_it_stays_where_it_is(world: World, how: str) -> None:
+    first, second = await world.client(), await world.client()
+    answer = await accepted(world, target_client_id=first.id)
+    for client in (first, second):
+        await world.set("desktop_clients", client.id, **UNABLE[how])
+    assert await unbound(world) == []
+    assert await bind(world, answer.request_id) is None
+    assert await targets(world, answer.request_id) == {first.id}
+    assert await world.pool.fetchval("select interrupt_generation from tenants") == 1
+
+
+async def test_a_closed_connection_keeps_what_waits_for_it_until_it_is_lost(world: World) -> None:
+    first = await world.client()
+    answer = await accepted(world)
+    await world.client()
+    await world.set("desktop_clients", first.id, online=False)
+    assert await unbound(world) == []
+    await world.set("desktop_clients", first.id, lost_at=ago(seconds=1))
+    assert await unbound(world) == [answer.request_id]

@@ -8,7 +8,9 @@ import pytest
 
 from domain.ids import new_uuid
 from domain.lanes import Lane
+from domain.messages import RequestRef
 from domain.rounds import Pick, plan_round
+from store import requests
 from store.database import Pool, transaction
 from store.dispatch import HEADS, Reading, read_round, write_round
 from tests.support.clicks import Hands, accepted, rounds, scheduled, whole
@@ -196,8 +198,9 @@ async def test_a_sliding_minute_gives_back_only_what_has_left_it(world: World, c
     await rounds(world.pool)
     assert len(await dispatched(world)) == 3
     read = await reading(world.pool)
-    assert read.window_frees_in is not None
-    assert read.window_frees_in <= 2
+    frees = read.frees_in(plan_round(read.state, read.candidates))
+    assert frees is not None
+    assert frees <= 2
 
 
 async def test_a_tenant_with_an_accept_since_the_reading_is_skipped_and_others_go_on(
@@ -363,3 +366,68 @@ async def test_unbound_work_goes_to_the_client_with_most_room_and_the_fewest_abo
         await world.business_task(platform=platform)
     await rounds(world.pool)
     assert (await holds_of(world, steady.id), await holds_of(world, shaky.id)) == (2, 2)
+
+
+async def test_the_window_that_refused_is_waited_for_until_it_is_below_its_limit(world: World, client: Desktop) -> None:
+    other = await World.create(world.pool, "Other")
+    await past_dispatches(other, await other.client(), 1, 59)
+    await world.setting("tenant_per_minute", 2)
+    for seconds in (50, 20, 10):
+        await past_dispatches(world, client, 1, seconds)
+    await world.business_task()
+    read = await reading(world.pool)
+    # Three in a window of two: the second oldest must have left it, too.
+    assert read.frees_in(plan_round(read.state, read.candidates)) == pytest.approx(40, abs=9)
+
+
+async def test_a_window_that_never_opens_is_not_waited_for(world: World, client: Desktop) -> None:
+    await world.setting("tenant_per_minute", 0)
+    await past_dispatches(world, client, 1, 5)
+    await world.business_task()
+    read = await reading(world.pool)
+    assert read.frees_in(plan_round(read.state, read.candidates)) is None
+
+
+async def test_while_the_scheduled_share_is_used_up_only_high_work_is_read(world: World, client: Desktop) -> None:
+    await world.setting("cluster_per_minute", 10)
+    await past_dispatches(world, client, 8, 5)
+    await world.business_task()
+    high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
+    read = await reading(world.pool)
+    assert [task.task_id for task in read.candidates] == [high]
+    frees = read.frees_in(plan_round(read.state, []))
+    assert frees == pytest.approx(55, abs=9)
+
+
+async def test_high_work_of_an_open_request_never_goes_unbound(world: World, client: Desktop) -> None:
+    request = await world.request()
+    task = await world.business_task(lane=Lane.HIGH, request_id=request)
+    read = await reading(world.pool)
+    assert read.awaits_binding
+    assert await write(world.pool, read) == 0
+    await world.set("monitoring_collect_requests", request, status="failed")
+    read = await reading(world.pool)
+    assert not read.awaits_binding
+    assert await write(world.pool, read) == 1
+    assert await dispatched(world) == [task]
+
+
+@pytest.mark.parametrize("change", ["lost_at = now(), online = false", "online = false", "revoked_at = now()"])
+async def test_a_client_that_was_lost_since_the_reading_gets_nothing(
+    world: World, client: Desktop, change: str
+) -> None:
+    await world.business_task()
+    read = await reading(world.pool)
+    await world.pool.execute(f"update desktop_clients set {change}")
+    assert await write(world.pool, read) == 0
+
+
+async def test_a_task_released_from_its_client_since_the_reading_is_left_to_the_binding(
+    world: World, client: Desktop
+) -> None:
+    request = await world.request(client_id=client.id)
+    await world.business_task(lane=Lane.HIGH, request_id=request, client_id=client.id)
+    read = await reading(world.pool)
+    given = RequestRef(request_id=request, tenant_id=world.tenant_id, client_id=client.id)
+    await requests.release_client(world.pool, given)
+    assert await write(world.pool, read) == 0

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from domain.ids import new_uuid
-from store import accept, binding, dispatch, preemption, promotion, requests
+from domain.lanes import MONITOR_LANES
+from store import accept, binding, dispatch, preemption, presence, promotion, requests
 from store.database import Pool
 from tests.support.backlog import Plan, add_backlog, add_history, explain
 from tests.support.clicks import accepted
 from tests.support.world import Desktop, World
 
 PLATFORMS = ["qwen", "doubao"]
+LANES = [lane.value for lane in MONITOR_LANES]
 LARGE = {"monitoring_collect_tasks", "desktop_tasks"}
 
 
@@ -46,7 +48,7 @@ Arguments = Callable[[Scene], tuple[Any, ...]]
 STATEMENTS: dict[str, tuple[str, Arguments]] = {
     "read_heads": (
         dispatch.SQL["read_heads"],
-        lambda s: ([s.world.tenant_id], [s.world.workspace_id], PLATFORMS, dispatch.HEADS),
+        lambda s: ([s.world.tenant_id], [s.world.workspace_id], PLATFORMS, dispatch.UNBOUND_HEADS, LANES),
     ),
     "read_bound_heads": (
         dispatch.SQL["read_bound_heads"],
@@ -62,7 +64,13 @@ STATEMENTS: dict[str, tuple[str, Arguments]] = {
     "find_unbound_requests": (dispatch.SQL["find_unbound_requests"], lambda s: ()),
     "insert_execution_tasks": (
         dispatch.SQL["insert_execution_tasks"],
-        lambda s: (s.tasks, [new_uuid() for _ in s.tasks], [s.client.id] * len(s.tasks), ["normal"] * len(s.tasks)),
+        lambda s: (
+            s.tasks,
+            [new_uuid() for _ in s.tasks],
+            [s.client.id] * len(s.tasks),
+            ["normal"] * len(s.tasks),
+            [None] * len(s.tasks),
+        ),
     ),
     "find_earlier": (
         accept.SQL["find_earlier"],
@@ -77,6 +85,8 @@ STATEMENTS: dict[str, tuple[str, Arguments]] = {
     "move_to_high": (promotion.SQL["move_to_high"], lambda s: (s.tasks, s.request_id, 9, s.client.id, [])),
     "move_from_older": (accept.SQL["move_from_older"], lambda s: (s.tasks, new_uuid())),
     "read_unbound": (binding.SQL["read_unbound"], lambda s: (s.request_id, s.world.tenant_id)),
+    "queued_of_lost": (presence.SQL["queued_of_lost"], lambda s: (500, 5)),
+    "never_ingested": (presence.SQL["never_ingested"], lambda s: (900, 500)),
     "request_locks": (requests.SQL["lock_execution_tasks"], lambda s: (s.request_id,)),
 }
 

@@ -207,3 +207,13 @@ async def test_a_revoked_lease_is_lost_for_every_call(world: World) -> None:
         await leases.extend(world.pool, who)
     with pytest.raises(LeaseLost):
         await leases.cancel(world.pool, who, CancelCall(lease_token=lease.token, reason="stopped"))
+
+
+async def test_no_platform_setting_passes_the_fuse_at_the_start(world: World) -> None:
+    client = await world.client(max_concurrent=4)
+    await world.platform_limit("qwen", 50)
+    waiting = [await world.leased(client) for _ in range(3)]
+    for lease in waiting[:2]:
+        await leases.start(world.pool, ref(world, client, lease))
+    with pytest.raises(NoSlot):
+        await leases.start(world.pool, ref(world, client, waiting[2]))

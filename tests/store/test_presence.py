@@ -1,16 +1,22 @@
 """Connections, heartbeats, silence and expiry: 2-desktop §2.1, §2.2; 1-dispatch §1.5, §1.8."""
 
+import asyncpg
 import pytest
 
 from activities.presence import PresenceSweeper
 from domain.errors import FencedOut, Unauthorized
 from domain.hub_port import ClientIdentity, HeartbeatRecord
 from domain.lanes import Lane
+from domain.messages import ClientLost, RequestRef
 from domain.protocol import Heartbeat, HeldAttempt, Hello
-from store import clients, residents
-from store.database import Pool
+from domain.rounds import plan_round
+from store import clients, requests, residents
+from store.database import Pool, transaction
+from store.dispatch import read_round, write_round
 from store.hub_backend import StoreHubBackend
+from tests.support.clicks import finish, rounds, whole
 from tests.support.world import Desktop, Lease, World, ago
+from workflows.request_state import RequestState
 
 NAME = "presence-sweeper/0"
 
@@ -191,11 +197,12 @@ async def test_thirty_seconds_of_silence_are_noticed_once(world: World) -> None:
     assert (await sweep(world))["lost"] == 1
     assert (await sweep(world))["lost"] == 0
     [signal] = await world.outbox("client_lost")
+    row = await world.row("desktop_clients", client.id)
     assert (signal["key"], signal["payload"]) == (
         f"collect-now/{request}",
-        {"client_id": str(client.id), "epoch": 1},
+        {"client_id": str(client.id), "epoch": 1, "lost_at": row["lost_at"].isoformat()},
     )
-    assert not (await world.row("desktop_clients", client.id))["online"]
+    assert not row["online"]
     assert (await world.row("desktop_clients", talking.id))["online"]
 
 
@@ -221,6 +228,61 @@ async def test_scheduled_work_waiting_on_a_lost_client_returns_and_high_work_is_
     business = await world.business(normal.business_id)
     assert (business["active_task_id"], business["dispatch_attempts"]) == (None, 0)
     assert (await world.execution(high.task_id))["status"] == "queued"
+
+
+async def test_high_work_that_its_workflow_did_not_take_from_a_lost_client_goes_to_another(world: World) -> None:
+    client = await world.client()
+    high = await world.leased(client, lane=Lane.HIGH, request_id=await world.request(client_id=client.id))
+    await silence(world, client, 31)
+    assert (await sweep(world))["returned"] == 0
+    await world.set("desktop_clients", client.id, lost_at=ago(seconds=6))
+    assert (await sweep(world))["returned"] == 1
+    assert (await world.business(high.business_id))["dispatch_lane"] == "high"
+    other = await world.client()
+    assert await rounds(world.pool) == 1
+    row = await world.business(high.business_id)
+    assert row["target_client_id"] == other.id
+    assert (await world.execution(row["active_task_id"]))["target_client_id"] == other.id
+    assert await whole(world)
+
+
+async def test_a_round_that_is_written_after_the_loss_was_handled_leaves_nothing_on_the_lost_client(
+    world: World,
+) -> None:
+    client = await world.client()
+    request = await world.request(client_id=client.id)
+    task = await world.business_task(lane=Lane.HIGH, request_id=request, client_id=client.id)
+    async with transaction(world.pool) as connection:
+        reading = await read_round(connection)
+        plan = plan_round(reading.state, reading.candidates)
+        assert len(plan.picks) == 1
+        await silence(world, client, 31)
+        await sweep(world)
+        given = RequestRef(request_id=request, tenant_id=world.tenant_id, client_id=client.id)
+        await requests.release_client(world.pool, given)
+        assert await write_round(connection, plan.picks, reading.generations) == 0
+    other = await world.client()
+    assert await rounds(world.pool) == 1
+    assert (await world.business(task))["target_client_id"] == other.id
+
+
+async def test_a_second_silence_of_the_same_connection_is_news_to_the_workflow(
+    world: World, hub: StoreHubBackend
+) -> None:
+    client = await world.client()
+    request = await world.request(client_id=client.id)
+    await world.business_task(lane=Lane.HIGH, request_id=request, client_id=client.id)
+    state, lost = RequestState(), []
+    for _ in range(2):
+        await silence(world, client, 31)
+        await sweep(world)
+        row = (await world.outbox("client_lost"))[-1]
+        for _delivered_twice in range(2):
+            state.lose(ClientLost.model_validate({**row["payload"], "outbox_id": row["id"]}))
+        lost.append(len(state.lost_clients))
+        await hub.heartbeats([beat(client)])
+    assert [row["payload"]["epoch"] for row in await world.outbox("client_lost")] == [1, 1]
+    assert lost == [1, 2]
 
 
 # --- expiry --------------------------------------------------------------------------------------------------
@@ -306,13 +368,31 @@ async def test_a_revoked_lease_is_over_a_lease_later_whatever_the_client_says(
 
 
 @pytest.mark.parametrize("status", ["in_progress", "unknown"])
-async def test_a_received_result_never_expires(world: World, status: str) -> None:
+async def test_a_received_result_does_not_expire_with_its_lease(world: World, status: str) -> None:
     client = await world.client()
     lease = await world.leased(client, status="in_progress")
     await expire(world, lease, status=status, result_received_at=ago(seconds=5))
     await silence(world, client, 500)
     await sweep(world)
     assert (await world.execution(lease.task_id))["status"] == status
+
+
+async def test_a_result_that_was_received_but_never_ingested_counts_as_lost(world: World) -> None:
+    client, batch = await world.client(), await world.batch(expected=1)
+    lease, young = await world.leased(client, batch_id=batch), await world.leased(client)
+    for each, minutes in ((lease, 16), (young, 14)):
+        await world.set("desktop_tasks", each.task_id, status="in_progress", result_received_at=ago(minutes=minutes))
+    await world.set("monitoring_collect_tasks", lease.business_id, dispatch_attempts=1)
+    assert (await sweep(world))["never_ingested"] == 1
+    assert (await sweep(world))["never_ingested"] == 0
+    business = await world.business(lease.business_id)
+    assert (business["status"], business["dispatch_attempts"], business["active_task_id"]) == ("pending", 2, None)
+    assert (await world.attempt(lease.attempt_id))["outcome"] == "lease_expired"
+    assert (await world.execution(young.task_id))["status"] == "in_progress"
+    await finish(world, lease.attempt_id)
+    assert (await world.business(lease.business_id))["status"] == "completed"
+    assert (await world.row("scheduled_batches", batch))["completed_count"] == 1
+    assert await whole(world)
 
 
 # --- the loop ------------------------------------------------------------------------------------------------
@@ -338,6 +418,32 @@ async def test_a_lost_hint_is_repeated(world: World) -> None:
     [event] = await world.outbox("task_available")
     assert event["payload"] == {"type": "task_available", "task_id": str(task), "client_id": str(client.id)}
     assert event["key"] == f"monitor.normal.{client.id}"
+
+
+async def test_a_sweep_with_bad_data_does_not_stop_the_later_ones(world: World) -> None:
+    client = await world.client()
+    lease = await world.leased(client)
+    await expire(world, lease)
+    await silence(world, client, 31)
+    await world.pool.execute("alter table desktop_clients add constraint bad check (lost_at is null)")
+    changed = await sweep(world)
+    assert "lost" not in changed
+    assert changed["expired"] == 1
+
+
+async def test_a_sweep_that_waits_for_better_times_does_not_stop_the_later_ones(world: World) -> None:
+    client = await world.client()
+    lease = await world.leased(client)
+    await expire(world, lease)
+    await silence(world, client, 31)
+    await world.pool.execute(
+        "create function stop() returns trigger language plpgsql as"
+        " $$ begin raise exception 'too slow' using errcode = 'query_canceled'; end $$"
+    )
+    await world.pool.execute("create trigger stop before update of lost_at on desktop_clients execute function stop()")
+    with pytest.raises(asyncpg.QueryCanceledError):
+        await sweep(world)
+    assert (await world.execution(lease.task_id))["status"] == "aborted"
 
 
 async def test_a_fenced_sweeper_writes_nothing(world: World) -> None:

@@ -81,6 +81,13 @@ async def test_a_failed_task_without_a_run_is_failed(world: World) -> None:
     assert counts(await rebuild(world)) == (2, 0, 1, 1)
 
 
+async def test_an_answer_stays_when_a_later_asking_of_its_question_is_skipped(world: World, client: Desktop) -> None:
+    lease = await world.leased(client)
+    await store(world, lease, client, "Acme is fine")
+    await world.set("monitoring_collect_tasks", lease.business_id, status="skipped")
+    assert counts(await rebuild(world)) == (1, 1, 0, 0)
+
+
 async def test_skipped_tasks_are_not_expected_and_ui_samples_never_enter(world: World, client: Desktop) -> None:
     await world.set("monitoring_collect_tasks", await world.business_task(), status="skipped")
     sample = await world.leased(client)

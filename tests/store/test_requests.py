@@ -254,6 +254,31 @@ async def test_an_unknown_victim_is_not_asked_to_stop_for_a_request_that_is_over
     assert (await world.execution(victim))["control_flags"] == {}
 
 
+async def test_a_request_that_is_over_asks_nobody_to_stop_any_more(world: World, client: Desktop) -> None:
+    victim = await victim_of(world, client)
+    request = await ask(world, 1)
+    before = await everything(world)
+    assert (await requests.withdraw_interrupts(world.pool, ref(world, request))).touched == 0
+    assert await everything(world) == before
+    for frame in await dispatched(world, client):
+        await Hands(world, client).run(frame)
+    await world.pool.execute("delete from outbox")
+    counters = await twice(world, requests.withdraw_interrupts, ref(world, request))
+    assert (counters.status, counters.touched) == ("succeeded", 1)
+    assert await controls(world) == [("interrupt_withdrawn", 2)]
+    assert (await world.execution(victim))["control_flags"] == {}
+
+
+async def test_a_victim_that_a_newer_request_took_over_is_still_asked_to_stop(world: World, client: Desktop) -> None:
+    victim = await victim_of(world, client)
+    question = (await world.question()).id
+    older = (await accepted(world, question_ids=[question])).request_id
+    newer = (await accepted(world, question_ids=[question], user_id=2)).request_id
+    assert (await requests.withdraw_interrupts(world.pool, ref(world, older))).status == "superseded"
+    row = await world.execution(victim)
+    assert (row["interrupt_request_id"], row["control_flags"]["interrupt_requested"]) == (newer, True)
+
+
 async def test_a_cancel_before_anything_ran_fails_at_once(world: World) -> None:
     request = await ask(world)
     counters = await twice(world, requests.cancel_request, ref(world, request))

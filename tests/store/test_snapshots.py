@@ -3,11 +3,12 @@
 import pytest
 
 from domain.desktop_calls import CancelCall
-from domain.hub_port import ClientIdentity, HubBackend
+from domain.hub_port import ClientIdentity, HeartbeatRecord, HubBackend
 from domain.ids import new_uuid
 from domain.lanes import Lane
-from domain.protocol import HeldAttempt
-from store import leases
+from domain.messages import RequestRef
+from domain.protocol import Heartbeat, HeldAttempt, Hello
+from store import leases, requests
 from store.database import Pool
 from store.hub_backend import StoreHubBackend
 from store.leases import LeaseRef
@@ -131,6 +132,69 @@ async def test_a_held_task_whose_lease_is_over_is_invalid(world: World, hub: Hub
     legacy = HeldAttempt(task_id="l-7", attempt_id="nonsense")
     content = await hub.snapshot(identity(world, client), 1, [held(gone), held(revoked), legacy], 0)
     assert [item.valid for item in content.held] == [False, False, False]
+
+
+@pytest.mark.parametrize("epoch", [1, 2], ids=["snapshot", "hello"])
+async def test_no_client_extends_another_clients_or_tenants_lease_whatever_ids_it_knows(
+    world: World, hub: HubBackend, epoch: int
+) -> None:
+    stranger = await World.create(world.pool, "Stranger")
+    owner = await world.client()
+    lease = await world.leased(owner, status="in_progress")
+    await world.set("desktop_tasks", lease.task_id, status="unknown", lease_expires_at=ago(seconds=1))
+    before = await world.execution(lease.task_id)
+    for other in (identity(world, await world.client()), identity(stranger, await stranger.client())):
+        if epoch == 2:
+            await hub.connected(other, Hello(id="h", held=[held(lease)]))
+        [verdict] = (await hub.snapshot(other, epoch, [held(lease)], 0)).held
+        assert (verdict.valid, verdict.status, verdict.lease_expires_at) == (False, None, None)
+    assert await world.execution(lease.task_id) == before
+
+
+async def test_a_beat_is_told_of_every_attempt_that_the_server_ended(world: World, hub: HubBackend) -> None:
+    client, other = await world.client(), await world.client()
+    ends = ["cancelled", "lease_expired", "revoked", "replaced", "superseded"]
+    over = [await ended(world, client, outcome) for outcome in ends]
+    own = [await ended(world, client, outcome) for outcome in ("returned", "preempted", "failed", "succeeded")]
+    alive = await world.leased(client, status="in_progress")
+    legacy = HeldAttempt(task_id="l-7", attempt_id="nonsense")
+    listed = [held(lease) for lease in (*over, *own, alive)]
+    beat = HeartbeatRecord(client.id, 1, Heartbeat(id="b", running=[*listed, legacy]))
+    theirs = HeartbeatRecord(other.id, 1, Heartbeat(id="b", running=listed))
+    assert await hub.heartbeats([beat, theirs]) == {client.id: {lease.attempt_id for lease in over}}
+
+
+async def test_a_beat_is_not_told_of_an_attempt_whose_result_is_posted(world: World, hub: HubBackend) -> None:
+    client = await world.client()
+    lease = await ended(world, client, "revoked")
+    posting = HeldAttempt(task_id=str(lease.task_id), attempt_id=str(lease.attempt_id), phase="POSTING")
+    beat = HeartbeatRecord(client.id, 1, Heartbeat(id="b", running=[posting]))
+    assert await hub.heartbeats([beat]) == {}
+    await world.set("desktop_task_attempts", lease.attempt_id, result_received_at=ago(seconds=1))
+    assert await hub.heartbeats([HeartbeatRecord(client.id, 1, Heartbeat(id="b", running=[held(lease)]))]) == {}
+
+
+async def ended(world: World, client: Desktop, outcome: str) -> Lease:
+    """An attempt that is over."""
+    lease = await world.leased(client, status="in_progress")
+    await world.set("desktop_task_attempts", lease.attempt_id, outcome=outcome, ended_at=ago(seconds=1))
+    await world.set("desktop_tasks", lease.task_id, status="aborted")
+    return lease
+
+
+async def test_a_force_released_victim_that_still_runs_hears_of_it_with_its_next_beat(
+    world: World, hub: HubBackend
+) -> None:
+    client = await world.client()
+    victim = await world.leased(client, status="in_progress")
+    request = await world.request(client_id=client.id, generation=3)
+    await world.interrupt(victim.task_id, request, 3)
+    ref = RequestRef(request_id=request, tenant_id=world.tenant_id, client_id=client.id, generation=3)
+    await requests.force_release(world.pool, ref)
+    beat = HeartbeatRecord(client.id, 1, Heartbeat(id="b", running=[held(victim)]))
+    assert await hub.heartbeats([beat]) == {client.id: {victim.attempt_id}}
+    content = await hub.snapshot(identity(world, client), 1, [held(victim)], 3)
+    assert ([item.valid for item in content.held], content.controls) == ([False], [])
 
 
 async def test_a_queued_lease_that_ran_out_is_leased_anew_even_if_held(world: World, hub: HubBackend) -> None:

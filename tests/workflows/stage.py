@@ -113,7 +113,7 @@ class Stage:
     def command(
         self, request_id: UUID | None = None, *, seconds: float = 30, user_id: int = 1, **given: Any
     ) -> AcceptCommand:
-        """A click on the whole brand, unless `question_ids` say otherwise; `seconds` until its deadline."""
+        """A click on the whole brand, unless `question_ids` say otherwise; valid for `seconds` from the start."""
         fields: dict[str, Any] = {
             "request_id": request_id or new_uuid(),
             "tenant_id": self.world.tenant_id,
@@ -121,7 +121,7 @@ class Stage:
             "user_id": user_id,
             "brand_id": self.world.brand_id,
             "scope": CollectNowScope(question_ids=given.pop("question_ids", None)),
-            "deadline": datetime.now(UTC) + timedelta(seconds=seconds),
+            "valid_seconds": seconds,
         }
         return AcceptCommand(**(fields | given))
 

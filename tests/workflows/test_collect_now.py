@@ -7,6 +7,7 @@ from temporalio.exceptions import ApplicationError
 from domain.ids import new_uuid
 from domain.messages import AcceptOutcome, ClientLost, TasksTerminal
 from store.accept import accept_collect_now
+from tests.support.world import ago
 from tests.workflows.clock import Clock
 from tests.workflows.desk import Desk
 from tests.workflows.stage import Stage, details, shows, until
@@ -101,6 +102,33 @@ async def test_an_accept_past_its_deadline_is_refused_and_writes_nothing(stage: 
     await clock.forward(handle, 10)
     assert (await handle.result()).status == "abandoned"
     assert stage.recorder.names() == ["find_accepted"]
+
+
+async def test_an_accept_is_judged_by_the_servers_clock_alone(stage: Stage) -> None:
+    command = stage.command(seconds=30, deadline=ago(hours=1))
+    result, handle = await stage.accept(command)
+    assert result.outcome is AcceptOutcome.ACCEPTED
+    await handle.cancel()
+
+
+async def test_a_repeated_accept_gets_its_answer_also_past_the_allowance(stage: Stage, clock: Clock) -> None:
+    command = stage.command(seconds=5)
+    first, handle = await stage.accept(command)
+    await clock.forward(handle, 8)
+    assert await handle.execute_update(CollectNow.accept, command) == first
+    await handle.cancel()
+
+
+async def test_a_request_that_is_over_lets_its_victims_go_on(stage: Stage) -> None:
+    desktop = await stage.world.client()
+    victim = await stage.world.leased(desktop, status="in_progress")
+    command = stage.command()
+    _, handle = await stage.accept(command)
+    assert (await stage.world.execution(victim.task_id))["control_flags"]["interrupt_requested"] is True
+    await Desk(stage.pool, stage.world, desktop).run_all(await stage.task_ids(command.request_id))
+    await stage.deliver()
+    assert (await handle.result()).status == "succeeded"
+    assert (await stage.world.execution(victim.task_id))["control_flags"] == {}
 
 
 async def test_nothing_dispatched_for_30_s_shows_a_hint_that_ends_with_the_dispatch(stage: Stage, clock: Clock) -> None:

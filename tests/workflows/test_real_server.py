@@ -10,9 +10,10 @@ from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import CancelledError
 
 from domain.ids import new_uuid
-from domain.messages import AcceptOutcome, SearchAttribute
+from domain.messages import AcceptOutcome, Preempted, SearchAttribute
 from tests.workflows.desk import Desk
 from tests.workflows.stage import Stage, details, shows, until
+from workflows.scheduled_batch import ScheduledBatch
 
 FIRST_WORKFLOW_TASK_FINISHED = 4
 
@@ -69,6 +70,54 @@ async def test_a_click_is_accepted_shown_and_found_by_its_search_attributes(real
     with pytest.raises(WorkflowFailureError):
         await handle.result()
     assert attribute(await handle.describe(), SearchAttribute.STATUS) == "failed"
+
+
+async def test_the_status_is_found_from_the_first_dispatch_on(real_stage: Stage) -> None:
+    desk = Desk(real_stage.pool, real_stage.world, await real_stage.world.client())
+    command = real_stage.command()
+    _, handle = await real_stage.accept(command)
+    first, second = await real_stage.task_ids(command.request_id)
+    seen = []
+    [queued] = await desk.dispatch([first])
+    await real_stage.deliver()
+    await until(lambda: shows(handle, "**dispatching**"))
+    seen.append(attribute(await handle.describe(), SearchAttribute.STATUS))
+    await desk.finish(await desk.start([queued]))
+    await real_stage.deliver()
+    await until(lambda: shows(handle, "**running**"))
+    seen.append(attribute(await handle.describe(), SearchAttribute.STATUS))
+    await desk.run_all([second])
+    await real_stage.deliver()
+    await handle.result()
+    seen.append(attribute(await handle.describe(), SearchAttribute.STATUS))
+    assert seen == ["dispatching", "running", "succeeded"]
+
+
+async def test_a_run_that_follows_nothing_is_found_by_what_became_of_it(real_stage: Stage) -> None:
+    _, opened = await real_stage.accept(real_stage.command())
+    _, duplicate = await real_stage.accept(real_stage.command())
+    _, refused = await real_stage.accept(real_stage.command(target_client_id=new_uuid()))
+    abandoned = await real_stage.start_without_accept(real_stage.command())
+    for handle, status in ((duplicate, "duplicate"), (refused, "refused"), (abandoned, "abandoned")):
+        await handle.result()
+        description = await handle.describe()
+        assert attribute(description, SearchAttribute.STATUS) == status
+        assert attribute(description, SearchAttribute.TENANT) == str(real_stage.world.tenant_id)
+    await opened.terminate()
+
+
+async def test_a_batch_is_found_by_the_client_and_generation_it_gave_way_to(real_stage: Stage) -> None:
+    handle = await real_stage.start_batch(await real_stage.plan_batch())
+    await until(lambda: shows(handle, "**running**"))
+    older, newer = new_uuid(), new_uuid()
+    for client, generation in ((newer, 7), (older, 6)):
+        given = Preempted(client_id=client, generation=generation, request_id=new_uuid(), count=1)
+        await handle.signal(ScheduledBatch.preempted, given)
+    await until(lambda: shows(handle, "2 gave way so far"))
+    description = await handle.describe()
+    assert attribute(description, SearchAttribute.CLIENT) == str(newer)
+    assert attribute(description, SearchAttribute.GENERATION) == 7
+    await handle.terminate()
 
 
 async def test_cancel_in_temporal_withdraws_the_request(real_stage: Stage) -> None:

@@ -6,11 +6,14 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
-from temporalio.exceptions import CancelledError
+from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
+from activities import resident as resident_activities
 from activities.resident import ResidentActivities
 from domain.errors import FencedOut
 from domain.ids import new_uuid
@@ -121,6 +124,62 @@ async def test_a_frozen_holder_writes_nothing_after_the_take_over(pool: Pool) ->
     with pytest.raises(FencedOut):
         async with transaction(pool) as connection:
             await residents.hold(connection, "coordinator/0", frozen)
+
+
+async def test_a_holder_frozen_inside_a_transaction_does_not_keep_its_successor_waiting(
+    pool: Pool, database_url: str
+) -> None:
+    epoch = await residents.take(pool, "coordinator/0", "frozen")
+    # A connection that sets no timeout of its own.
+    frozen = await asyncpg.connect(database_url)
+    try:
+        transaction_of_frozen = frozen.transaction()
+        await transaction_of_frozen.start()
+        await residents.hold(frozen, "coordinator/0", epoch)
+        async with asyncio.timeout(20):
+            assert await residents.take(pool, "coordinator/0", "new") == epoch + 1
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+            await frozen.execute("select 1")
+    finally:
+        frozen.terminate()
+
+
+async def test_a_resident_that_waits_for_its_lease_heartbeats_before_and_meanwhile(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident_activities, "HEARTBEAT_SECONDS", 0.01)
+    await residents.take(pool, "role/0", "former")
+    loops, beats = Loops(for_ever), asyncio.Semaphore(0)
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *_details: beats.release()
+    async with pool.acquire() as former, former.transaction():
+        await former.execute("select from resident_leases where name = 'role/0' for share")
+        start = ResidentStart(role="role", rotate_after_seconds=600)
+        running = asyncio.ensure_future(
+            environment.run(ResidentActivities(pool, {"role": loops.run}).run_resident, start)
+        )
+        for _ in range(3):
+            await beats.acquire()
+        assert loops.epochs == []
+    await until(lambda: _ran(loops, 1))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (loops.epochs, loops.stopped) == ([2], 1)
+
+
+async def test_a_lease_that_cannot_be_taken_in_time_is_left_to_another_worker(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident_activities, "TAKE_SECONDS", 0.05)
+    await residents.take(pool, "role/0", "former")
+    loops = Loops(for_ever)
+    async with pool.acquire() as former, former.transaction():
+        await former.execute("select from resident_leases where name = 'role/0' for share")
+        start = ResidentStart(role="role", rotate_after_seconds=600)
+        with pytest.raises(ApplicationError) as failed:
+            await ActivityEnvironment().run(ResidentActivities(pool, {"role": loops.run}).run_resident, start)
+    assert not failed.value.non_retryable
+    assert loops.epochs == []
 
 
 async def _ran(loops: Loops, times: int) -> bool:

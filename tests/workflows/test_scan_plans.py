@@ -1,12 +1,14 @@
 """ScanPlans turns due plans into batches, each once (1-dispatch §1.6)."""
 
+from functools import partial
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowHandle
 
 from domain.ids import new_uuid
 from domain.messages import ScanResult
-from store.batches import claim_due_plans
+from store.batches import claim_due_plans, find_planned
 from tests.support.world import ago
 from tests.workflows.stage import Stage, details, shows, until
 from workflows.scan_plans import ScanPlans
@@ -65,6 +67,22 @@ async def test_a_batch_whose_workflow_exists_is_not_started_again(stage: Stage) 
     await handle.terminate()
     await stage.pool.execute("update scheduled_batches set status = 'planned'")
     assert await scan(stage) == ScanResult(due=0, started=0, skipped_slots=0)
+
+
+async def test_batches_that_stay_planned_do_not_hide_the_newer_ones(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.batches.find_planned", partial(find_planned, limit=2))
+    for _ in range(5):
+        await stage.world.batch(status="planned")
+    assert (await scan(stage)).started == 5
+    for row in await stage.pool.fetch("select workflow_id from scheduled_batches"):
+        await stage.client.get_workflow_handle(row["workflow_id"]).terminate()
+    await stage.pool.execute("update scheduled_batches set status = 'planned'")
+    await stage.world.plan(next_run_at=ago(seconds=30))
+    assert (await scan(stage)).started == 1
+    newest = await stage.pool.fetchval("select workflow_id from scheduled_batches order by id desc limit 1")
+    await stage.client.get_workflow_handle(newest).terminate()
 
 
 async def test_a_plan_with_an_unreadable_cadence_does_not_stop_the_others(stage: Stage) -> None:

@@ -71,7 +71,7 @@ async def test_a_batch_ends_with_its_last_settled_task(stage: Stage) -> None:
     batch_id, tasks, handle = await open_batch(stage)
     await desk.run_all(tasks[:1], source="daily_schedule")
     await stage.deliver()
-    await until(lambda: shows(handle, "1 of 2 tasks settled"))
+    await until(lambda: shows(handle, "1 of 2 tasks settled, 1 dispatched"))
     await stage.pool.execute("update monitoring_collect_tasks set max_attempts = 1 where id = $1", tasks[1])
     running = await desk.start(await desk.dispatch(tasks[1:], source="daily_schedule"))
     await desk.finish(running, succeeded=False)
@@ -195,6 +195,19 @@ async def test_a_cancel_skips_what_waits_and_lets_what_runs_finish(stage: Stage)
     await ends_cancelled(handle)
     row = await stage.batch(batch_id)
     assert (row["status"], row["completed_count"], row["skipped_count"]) == ("cancelled", 1, 1)
+
+
+async def test_a_cancelled_batch_ends_although_what_ran_comes_back_undone(stage: Stage) -> None:
+    desk = Desk(stage.pool, stage.world, await stage.world.client())
+    batch_id, tasks, handle = await open_batch(stage)
+    running = await desk.start(await desk.dispatch(tasks[:1], source="daily_schedule"))
+    await handle.cancel()
+    await until(lambda: stage.called("cancel_batch"))
+    await desk.finish(running, succeeded=False)
+    await stage.deliver()
+    await ends_cancelled(handle)
+    row = await stage.batch(batch_id)
+    assert (row["status"], row["skipped_count"], row["failed_count"]) == ("cancelled", 2, 0)
 
 
 async def test_a_cancel_before_the_first_step_leaves_no_planned_batch(stage: Stage) -> None:

@@ -35,6 +35,7 @@ def _read_doubao(document: Document) -> Draft:
     return Draft(
         wire="doubao.app.ui-capture",
         text=text_at(document.root, "answer_body"),
+        finish_reason=optional_text_at(document.root, "status"),
         citations=tuple(source(row, site="source") for row in rows),
         search_queries=tuple(_quoted_queries(text_at(document.root, "thinking"))),
     )
@@ -77,6 +78,7 @@ def _read_chatgpt(document: Document) -> Draft:
         wire="chatgpt.ui-capture",
         text=text_at(document.root, "page_text"),
         citations=sources(anchors, url="h", title="t"),
+        finish_reason=optional_text_at(document.root, "status"),
         model=optional_text_at(document.root, "model"),
     )
 
@@ -95,7 +97,7 @@ def _read_record(document: Document) -> Draft:
         text=str(text),
         citations=_record_sources(root) or written_sources(str(text)),
         model=optional_text_at(root, "model"),
-        finish_reason=last_text(document.events, "finish_reason"),
+        finish_reason=last_text(document.events, "finish_reason") or optional_text_at(root, "status"),
         request_id=optional_text_at(root, "request_id"),
     )
 

@@ -3,7 +3,7 @@
 from domain.answers.document import Document
 from domain.answers.draft import Draft
 from domain.answers.faults import Fault, first_fault
-from domain.answers.fields import Node, at, nodes_at, sources, strings_at, text_at
+from domain.answers.fields import Node, at, nodes_at, source, sources, strings_at, text_at
 from domain.answers.model import AnswerKind, Source
 from domain.answers.readers.base import Reader, last_list, last_text
 
@@ -47,7 +47,7 @@ def _chunks(events: tuple[Node, ...]) -> tuple[Source, ...]:
     found: list[Source] = []
     for chunk in chunks:
         web = chunk.get("web") or chunk.get("maps") or chunk.get("retrievedContext")
-        found += sources([web if isinstance(web, dict) else {}], url="uri")
+        found.append(source(web if isinstance(web, dict) else {}, url="uri", site="domain"))
     return tuple(found)
 
 

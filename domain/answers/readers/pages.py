@@ -11,7 +11,7 @@ from domain.answers.model import AnswerKind
 from domain.answers.readers.base import Reader
 from domain.answers.readers.html_text import read_page
 
-_HTML_START = re.compile(r"\s*+(?:<!--.*?-->\s*+)*+<(?:!doctype|html|head|body)\b", re.I | re.S)
+_HTML_START = re.compile(r"\s*+(?>(?:<!--.*?-->\s*+)*)<(?:!doctype|html|head|body)\b", re.I | re.S)
 _CHALLENGE = re.compile(
     r"challenges\.cloudflare\.com|cdn-cgi/challenge-platform|cf-turnstile|g-recaptcha"
     r"|hcaptcha\.com|_incapsula_|data-sitekey|captcha-delivery|aliyun_waf|punish-page",

@@ -71,6 +71,55 @@ def test_structured_citations_go_first_and_keep_their_order() -> None:
     assert first.citation_hash == sha256(b"https://foo.com/a").hexdigest()
 
 
+GROUNDED = "https://vertexaisearch.cloud.google.com/grounding-api-redirect/AbC="
+
+
+@pytest.mark.parametrize(
+    ("url", "title", "site_name", "domain", "owner"),
+    [
+        (GROUNDED, "wikipedia.org", None, "wikipedia.org", "other"),
+        (GROUNDED, "blog.acme.com", None, "acme.com", "own"),
+        (GROUNDED, "www.foo.com", None, "foo.com", "competitor"),
+        (GROUNDED, "How to foo", "foo.com", "foo.com", "competitor"),
+        (GROUNDED, "bücher.de", None, "xn--bcher-kva.de", "other"),
+        (GROUNDED, "ann.github.io", None, "ann.github.io", "other"),
+        (GROUNDED, "github.io", None, "github.io", "other"),
+        (GROUNDED, "Acme is great", None, None, "other"),
+        (GROUNDED, "Node.js", None, None, "other"),
+        (GROUNDED, "acme.com/pricing", None, None, "other"),
+        (GROUNDED, "acme.com(x", None, None, "other"),
+        (GROUNDED, None, None, None, "other"),
+        ("https://www.baidu.com/link?url=x", "官网", None, None, "other"),
+        ("https://cloud.google.com/x", "wikipedia.org", None, "google.com", "other"),
+    ],
+)
+def test_a_redirect_that_hides_its_target_is_whose_its_title_says(
+    url: str, title: str | None, site_name: str | None, domain: str | None, owner: str
+) -> None:
+    (cited,) = parse_answer(
+        "text",
+        question=None,
+        names=NAMES,
+        own_domains=["acme.com"],
+        competitor_domains=["foo.com"],
+        citation_urls=[(url, title, site_name)],
+    ).citations
+    assert (cited.domain, cited.owner) == (domain, owner)
+    assert cited.normalized_url == url.replace("www.", "")
+
+
+def test_a_hidden_target_is_not_googles_own() -> None:
+    answer = parse_answer(
+        "text",
+        question=None,
+        names=NAMES,
+        own_domains=["google.com"],
+        competitor_domains=[],
+        citation_urls=[(GROUNDED, "A page", None)],
+    )
+    assert answer.citations[0].owner == "other"
+
+
 def test_links_in_the_text_count_where_no_structure_gives_any() -> None:
     answer = parse("见[官网](https://acme.com/a)、https://foo.com/b。<think>https://c.com</think>")
     assert [(each.ordinal, each.host) for each in answer.citations] == [
@@ -142,6 +191,15 @@ ENDLESS = [
     "http://",
     "```\n",
     "Acme ",
+    "Acme 不",
+    "not Acme ",
+    "you never heard of Acme ",
+    "没有找到Acme",
+    "结果中没有Acme",
+    "no data is ",
+    "the search ",
+    "Acme™",
+    "™",
 ]
 
 

@@ -33,6 +33,16 @@ CANONICAL = [
     ("https://acme.com/#/docs/", "https://acme.com/#/docs"),
     ("https://acme.com/#!docs", "https://acme.com/#!docs"),
     ("https://acme.com/#!/", "https://acme.com/"),
+    ("https://acme.com/#/route?utm_source=x", "https://acme.com/#/route"),
+    ("https://acme.com/#/route/?utm_source=x&id=7&gclid=y", "https://acme.com/#/route?id=7"),
+    ("https://acme.com/?utm_source=x#/a?spm=y", "https://acme.com/#/a"),
+    ("https://acme.com/#!docs?utm_medium=x", "https://acme.com/#!docs"),
+    ("https://acme.com/#/?utm_source=x", "https://acme.com/"),
+    ("https://acme.com/#/?id=7", "https://acme.com/#/?id=7"),
+    ("https://acme.com/#!?id=7", "https://acme.com/#!/?id=7"),
+    ("https://acme.com/#/a?utm_source=x:~:text=y", "https://acme.com/#/a"),
+    ("https://acme.com/#/a?", "https://acme.com/#/a"),
+    ("https://x.com/#/a?s=20", "https://x.com/#/a"),
     ("https://acme.com/?", "https://acme.com/"),
     ("https://acme.com/?b=2&a=1", "https://acme.com/?b=2&a=1"),
     ("https://acme.com/?a=1&&a=2&", "https://acme.com/?a=1&a=2"),
@@ -132,6 +142,11 @@ def test_one_form_for_every_spelling(raw: str, expected: str) -> None:
         "https://acme.com%00/",
         "https://acme.com\x00.evil.net/",
         "https://300.1.2.3/",
+        "https://hicloud.com(grsutil",
+        "hicloud.com(grsutil",
+        "https://acme.com,foo.com/",
+        "https://acme.com'/",
+        "https://a$b.com/",
         "http://\udc00.com/",
         "hello world.com",
         "node.js",
@@ -209,7 +224,8 @@ def test_own_wins_a_tie() -> None:
 
 SCHEMES = st.sampled_from(["", "http://", "https://", "//", "HTTP:", "https://www."])
 HOSTS = st.sampled_from(["acme.com", "www.acme.co.uk", "google.com/url", "bing.com/ck/a", "例え.jp"])
-REST = st.text(alphabet="/?#!&=%:@.a1uqZ25中 \\\t~[]", max_size=40)
+PIECES = ["utm_source=x", "#/", "#!", ":~:", *"/?#!&=%:@.a1uqZ25中 \\\t~[](_"]
+REST = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 TARGETS = st.sampled_from(["", "?q=", "?u=a1", "?url=https%3A%2F%2Fwww.acme.com/", "#!/", "?u="])
 
 

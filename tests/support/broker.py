@@ -12,8 +12,8 @@ from broker.publisher import Publisher
 from broker.subscription import Subscription
 from broker.topology import INGEST_DEAD_LETTER_EXCHANGE, declare_topology
 from domain.transport import DISPATCH_EXCHANGE, INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
-from tests.broker.tcp_proxy import TcpProxy
 from tests.conftest import Servers
+from tests.support.tcp_proxy import TcpProxy
 
 SHARDS = 2
 
