@@ -107,7 +107,7 @@ class CollectNow:
 
         Judged by one clock, the server's: the start came with the call, so it stands for the caller's own time.
         """
-        allowed = workflow.info().start_time + timedelta(seconds=command.valid_seconds)
+        allowed = workflow.info().workflow_start_time + timedelta(seconds=command.valid_seconds)
         if self._closing or (self._state.accepted is None and workflow.now() > allowed):
             raise ApplicationError("the accept came after its deadline; send the call again", type="deadline_passed")
 
