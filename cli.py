@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -141,7 +142,9 @@ def demo(
     outcome = asyncio.run(run_demo(material, Options(STATE_DIR, dict(os.environ), speed), shown))
     if picture:
         shown.print(orjson.dumps(outcome).decode(), markup=False)
-        picture.write_text(shown.export_svg(title="giveway"), encoding="utf-8")
+        # Rich's picture loads its font from somebody's server; whoever looks at ours has a monospaced one.
+        svg = re.sub(r"@font-face \{.*?\}\s*", "", shown.export_svg(title="giveway"), flags=re.DOTALL)
+        picture.write_text(svg, encoding="utf-8")
     _print_json(outcome)
     if outcome["lost"] or outcome["duplicated"]:
         raise typer.Exit(1)
