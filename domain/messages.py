@@ -96,7 +96,7 @@ class AcceptCommand(Message):
     idempotency_key: str | None = None
     # Counted from the workflow's start; past it the update is refused: the caller has already been told 503.
     valid_seconds: float = 5.0
-    # By the caller's clock, which nobody compares with another: only in histories recorded before `valid_seconds`.
+    # By the caller's clock: taken from whoever still sends it, and judged by nobody.
     deadline: datetime | None = None
 
 
