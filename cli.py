@@ -1,15 +1,11 @@
 """The `giveway` command. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 interrupted."""
 
 import asyncio
-import logging
 import os
 import re
-import signal
-import sys
-from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
@@ -17,42 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from typer.exceptions import TyperException
 
+from commands.common import Json, console, print_json, run_service, running_settings, stop_on_signals
 from leave import leave
 
-if TYPE_CHECKING:
-    from settings import Settings
-
 app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help=__doc__)
-# Not a terminal: as wide as a log usually is.
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-
-Json = Annotated[bool, typer.Option("--json", help="Machine output: one JSON object on the last line.")]
-
-
-def _stop_on_signals() -> asyncio.Event:
-    """SIGTERM and SIGINT ask for a bounded, orderly stop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
-    return stop
-
-
-def _logging() -> None:
-    logging.basicConfig(
-        level=os.environ.get("LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    for noisy in ("httpx", "aiormq", "aio_pika"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-
-
-def _run_service(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A long-running process: plain log lines, uvloop."""
-    import uvloop
-
-    _logging()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run())
 
 
 @app.command()
@@ -71,9 +35,9 @@ def serve() -> None:
     from settings import load_settings
 
     async def run() -> None:
-        await run_server(load_settings(), _stop_on_signals())
+        await run_server(load_settings(), stop_on_signals())
 
-    _run_service(run)
+    run_service(run)
 
 
 @app.command()
@@ -83,9 +47,9 @@ def worker() -> None:
     from worker import run_worker
 
     async def run() -> None:
-        await run_worker(load_settings(), _stop_on_signals())
+        await run_worker(load_settings(), stop_on_signals())
 
-    _run_service(run)
+    run_service(run)
 
 
 @app.command()
@@ -116,7 +80,7 @@ def doctor(json: Json = False) -> None:
         if check.fix:
             console.print(f"       → {check.fix}")
     if json:
-        _print_json([asdict(check) for check in checks])
+        print_json([asdict(check) for check in checks])
     raise typer.Exit(0 if all(check.ok for check in checks) else 1)
 
 
@@ -145,7 +109,7 @@ def demo(
         # Rich's picture loads its font from somebody's server; whoever looks at ours has a monospaced one.
         svg = re.sub(r"@font-face \{.*?\}\s*", "", shown.export_svg(title="giveway"), flags=re.DOTALL)
         picture.write_text(svg, encoding="utf-8")
-    _print_json(outcome)
+    print_json(outcome)
     if outcome["lost"] or outcome["duplicated"]:
         raise typer.Exit(1)
 
@@ -170,7 +134,7 @@ def desktop(
         raise typer.BadParameter(f"there is no driver {driver!r}; known: replay")
     replay = ReplayDriver(load_answers(answers or samples_folder()), speed=speed)
     fleet = Fleet(
-        api or f"http://127.0.0.1:{_settings().api_port}",
+        api or f"http://127.0.0.1:{running_settings().api_port}",
         state,
         count,
         replay,
@@ -179,10 +143,10 @@ def desktop(
     )
 
     async def run() -> None:
-        if await run_desktops(fleet, _stop_on_signals()):
+        if await run_desktops(fleet, stop_on_signals()):
             raise typer.Exit(1)
 
-    _run_service(run)
+    run_service(run)
 
 
 @app.command()
@@ -193,7 +157,7 @@ def tenant(name: Annotated[str, typer.Argument(help="The tenant's name.")], json
     from store.database import open_pool
     from store.tenants import NewTenant, create_tenant
 
-    settings = _settings()
+    settings = running_settings()
 
     async def run() -> NewTenant:
         pool = await open_pool(settings.database_url, size=1)
@@ -204,7 +168,7 @@ def tenant(name: Annotated[str, typer.Argument(help="The tenant's name.")], json
 
     made = asyncio.run(run())
     if json:
-        _print_json(asdict(made))
+        print_json(asdict(made))
     else:
         console.print(f"tenant {made.tenant_id}, workspace {made.workspace_id}")
 
@@ -221,22 +185,9 @@ def token(
 
     if role not in set(Role):
         raise typer.BadParameter(f"there is no role {role!r}; known: {', '.join(Role)}")
-    typer.echo(issue_development_token(_settings(), tenant_id=tenant, workspaces=workspace, user_id=user, role=role))
-
-
-def _settings() -> "Settings":
-    """The environment's settings, or those of the running stack where the environment names no database."""
-    from devstack import record
-    from devstack.commands import STATE_DIR
-    from devstack.demo.server import describe
-    from devstack.ports import AppPorts
-    from settings import load_settings
-
-    running = None if os.environ.get("DATABASE_URL") else record.find(STATE_DIR)
-    if running is None or "api" not in running.ports:
-        return load_settings()
-    ports = AppPorts(api=running.ports["api"], hub=running.ports["hub"])
-    return describe(running.endpoints, STATE_DIR, ports, None).settings
+    typer.echo(
+        issue_development_token(running_settings(), tenant_id=tenant, workspaces=workspace, user_id=user, role=role)
+    )
 
 
 @app.command()
@@ -253,11 +204,7 @@ def bench(
         raise typer.BadParameter(f"there is no benchmark {name!r}; known: collect-now")
     figures = asyncio.run(run_bench(requests, backlog, console))
     if json:
-        _print_json(figures)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(orjson.dumps(value, default=str).decode())
+        print_json(figures)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ High bypasses tenant minute and queue depth, nothing else.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from domain.dispatch_settings import FUSES, DispatchSettings
+from domain.dispatch_settings import DispatchSettings
 from domain.lanes import Lane
 
 
@@ -69,11 +69,11 @@ def limits_of(
     minute = settings.tenant_per_minute if tenant_per_minute is None else tenant_per_minute
     return Limits(
         cluster_per_minute=settings.cluster_per_minute,
-        cluster_fuse=int(FUSES["cluster_per_minute"]),
+        cluster_fuse=settings.fuses.cluster_per_minute,
         scheduled_share=settings.scheduled_share,
-        tenant_per_minute=min(minute, int(FUSES["tenant_per_minute"])),
-        client_concurrency=min(concurrency, int(FUSES["client_concurrency"])),
-        client_queue_depth=min(depth, int(FUSES["client_queue_depth"])),
+        tenant_per_minute=min(minute, settings.fuses.tenant_per_minute),
+        client_concurrency=min(concurrency, settings.fuses.client_concurrency),
+        client_queue_depth=min(depth, settings.fuses.client_queue_depth),
         platform_concurrency=platform,
     )
 

@@ -4,8 +4,9 @@ A fuse is the hard ceiling: a setting above it is refused. Stored a row a key in
 """
 
 import logging
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
@@ -30,6 +31,22 @@ class PlatformScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Fuses:
+    """The hard ceilings of one installation. Not hot: raised by who owns the database (`giveway settings fuse`)."""
+
+    cluster_per_minute: int = 500
+    tenant_per_minute: int = 60
+    client_concurrency: int = 4
+    client_queue_depth: int = 40
+    platform_concurrency: int = 2
+    scheduled_share: float = 1.0
+    normal_floor: float = 0.5
+    rollout_percent: int = 100
+    coordinator_shards: int = 16
+    active_requests_per_tenant: int = 2
+
+
+@dataclass(frozen=True, slots=True)
 class DispatchSettings:
     """One consistent reading of the hot settings. Times in seconds unless the name says ms."""
 
@@ -41,6 +58,13 @@ class DispatchSettings:
     platform_concurrency_scope: PlatformScope = PlatformScope.TENANT
     # Share of the cluster setting at which normal and retry stop, so that a click never waits for a window.
     scheduled_share: float = 0.8
+    # Share of each minute window that stays for normal work on other clients while high is backlogged.
+    normal_floor: float = 0.2
+    # Retry goes only while less normal work than this waits.
+    retry_low_water: int = 50
+    # Aging looks this often at work that has waited at least so long.
+    aging_scan_seconds: int = 30
+    aging_wait_seconds: int = 300
     preempt_policy: PreemptPolicy = PreemptPolicy.ALL
     max_preemptions: int = 3
     request_ttl_seconds: int = 300
@@ -51,32 +75,41 @@ class DispatchSettings:
     interrupt_hard_timeout_ms: int = 45_000
     # Lanes, by name, that the coordinator leaves alone.
     paused_lanes: tuple[str, ...] = ()
+    # New tasks of tenants with `tenant_id % 100` below it run on `desktop_tasks`, the others on the legacy path.
+    rollout_percent: int = 100
+    # How many coordinators share the tenants: `tenant_id % coordinator_shards` is the owner's shard.
+    coordinator_shards: int = 1
+    fuses: Fuses = Fuses()
 
-
-FUSES: Final[Mapping[str, float]] = {
-    "cluster_per_minute": 500,
-    "tenant_per_minute": 60,
-    "client_concurrency": 4,
-    "client_queue_depth": 40,
-    "platform_concurrency": 2,
-    "scheduled_share": 1.0,
-    "active_requests_per_tenant": 2,
-}
 
 _DEFAULTS: Final = DispatchSettings()
-KEYS: Final = tuple(field.name for field in fields(DispatchSettings))
+KEYS: Final = tuple(field.name for field in fields(DispatchSettings) if field.name != "fuses")
+FUSE_KEYS: Final = tuple(field.name for field in fields(Fuses))
+# A zero would stop the loop that reads it, or divide by nothing.
+_AT_LEAST_ONE: Final = frozenset({"coordinator_shards", "aging_scan_seconds"})
 
 
-def check_setting(key: str, value: Any) -> Any:
+def check_setting(key: str, value: Any, fuses: Fuses = Fuses()) -> Any:
     """The value in its type, or InvalidInput: unknown key, wrong type, negative, or over the fuse."""
     if key not in KEYS:
         raise InvalidInput(f"there is no dispatch setting {key!r}; known are {', '.join(KEYS)}")
     typed = _typed(key, value)
-    if isinstance(typed, int | float) and typed < 0:
-        raise InvalidInput(f"{key} must not be negative")
-    if key in FUSES and typed > FUSES[key]:
-        raise InvalidInput(f"{key}={value} is over its fuse of {FUSES[key]:g}; lower it")
+    if isinstance(typed, int | float) and not math.isfinite(typed):
+        raise InvalidInput(f"{key} must be a finite number")
+    if isinstance(typed, int | float) and typed < (1 if key in _AT_LEAST_ONE else 0):
+        raise InvalidInput(f"{key} must not be below {1 if key in _AT_LEAST_ONE else 0}")
+    if key in FUSE_KEYS and typed > getattr(fuses, key):
+        raise InvalidInput(f"{key}={value} is over its fuse of {getattr(fuses, key):g}; lower it")
     return typed
+
+
+def check_fuse(key: str, value: Any) -> float:
+    """A fuse's new value, or InvalidInput: unknown key, not a positive finite number."""
+    if key not in FUSE_KEYS:
+        raise InvalidInput(f"there is no fuse {key!r}; known are {', '.join(FUSE_KEYS)}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise InvalidInput(f"the fuse {key} takes a positive number, not {value!r}")
+    return value
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -98,12 +131,24 @@ def _lanes(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(MONITOR_LANES[MONITOR_LANES.index(Lane(item))].value for item in value))
 
 
-def from_rows(rows: Mapping[str, Any]) -> DispatchSettings:
+def fuses_from_rows(rows: Mapping[str, Any]) -> Fuses:
+    """The installation's fuses over the defaults; an unknown or unusable row is skipped."""
+    values: dict[str, Any] = {}
+    defaults: dict[str, Any] = asdict(Fuses())
+    for key, value in rows.items():
+        try:
+            values[key] = type(defaults.get(key, 0))(check_fuse(key, value))
+        except InvalidInput as error:
+            log.warning("fuse %s falls back to its default: %s", key, error)
+    return Fuses(**values)
+
+
+def from_rows(rows: Mapping[str, Any], fuses: Fuses = Fuses()) -> DispatchSettings:
     """The settings stored, over the defaults. A stored value that is no longer acceptable falls back to its default."""
     values = {}
     for key, value in rows.items():
         try:
-            values[key] = check_setting(key, value)
+            values[key] = check_setting(key, value, fuses)
         except InvalidInput as error:
             log.warning("dispatch setting %s falls back to its default: %s", key, error)
-    return DispatchSettings(**values)
+    return DispatchSettings(**values, fuses=fuses)

@@ -11,7 +11,6 @@ from domain.budgets import Limits, Refusal, Usage, decide
 from domain.client_choice import ClientState, choose_for_task
 from domain.lanes import Kind, Lane, order_key
 
-RETRY_LOW_WATER: Final = 50
 # Stands for all tenants where a tenant's id is expected.
 EVERYBODY: Final = 0
 
@@ -69,6 +68,7 @@ class RoundState:
     # Tenants with high work waiting or running, and how much normal work each has waiting.
     high_waiting: frozenset[int] = frozenset()
     normal_waiting: Mapping[int, int] = field(default_factory=dict)
+    retry_low_water: int = 50
     # Platform concurrency counts over all tenants, not over one tenant's clients.
     platforms_are_global: bool = False
     # The scheduled share of the cluster's minute, when it is used up: scheduled work was not even read.
@@ -226,7 +226,9 @@ def _lane_open(task: Candidate, state: RoundState) -> bool:
         return False
     if task.lane is not Lane.RETRY:
         return True
-    return task.tenant_id not in state.high_waiting and state.normal_waiting.get(task.tenant_id, 0) < RETRY_LOW_WATER
+    return (
+        task.tenant_id not in state.high_waiting and state.normal_waiting.get(task.tenant_id, 0) < state.retry_low_water
+    )
 
 
 def _on_platform(limits: Limits, platform: int) -> Limits:

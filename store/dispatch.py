@@ -12,18 +12,17 @@ from domain.budgets import limits_of
 from domain.dispatch_settings import DispatchSettings, PlatformScope
 from domain.ids import new_uuid
 from domain.lanes import MONITOR_LANES, Lane, route_lane
-from domain.rounds import EVERYBODY, RETRY_LOW_WATER, Candidate, Live, Pick, RoundPlan, RoundState
+from domain.rounds import EVERYBODY, Candidate, Live, Pick, RoundPlan, RoundState
 from store.client_choice import client_limits, client_state
 from store.database import Connection
 from store.outbox import dispatch_event, write_outbox
-from store.settings import PLATFORM_FUSE, PlatformLimits, read_dispatch_settings, read_platform_limits
+from store.settings import PlatformLimits, read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
 SQL = statements("dispatch")
 
 # Heads read of each lane on each platform. Unbound ones are alike to every budget and the platform is full at its fuse,
 # so more would be read in vain; bound ones may have slots promised to their own request.
-UNBOUND_HEADS = PLATFORM_FUSE
 HEADS = 10
 
 
@@ -79,8 +78,10 @@ async def read_round(connection: Connection) -> Reading:
     fleet = _Fleet(await connection.fetch(SQL["read_online_clients"]), platforms)
     windows = await _read_windows(connection)
     full = _share_used_up(settings, windows)
-    candidates = await _read_candidates(connection, fleet, MONITOR_LANES if full is None else [Lane.HIGH])
-    normal = await _count_normal(connection, fleet, candidates)
+    heads = settings.fuses.platform_concurrency
+    lanes = MONITOR_LANES if full is None else [Lane.HIGH]
+    candidates = await _read_candidates(connection, fleet, lanes, heads)
+    normal = await _count_normal(connection, fleet, candidates, settings.retry_low_water)
     live = await _read_live(connection)
     return Reading(
         state=_state(settings, fleet, windows, candidates, live, normal),
@@ -123,6 +124,7 @@ def _state(
         paused_lanes=frozenset(Lane(name) for name in settings.paused_lanes),
         high_waiting=_tenants_with_high(candidates, live),
         normal_waiting=normal_waiting,
+        retry_low_water=settings.retry_low_water,
         platforms_are_global=settings.platform_concurrency_scope is PlatformScope.GLOBAL,
         share_used_up=_share_used_up(settings, windows),
     )
@@ -133,9 +135,9 @@ def _tenants_with_high(candidates: Sequence[Candidate], live: Sequence[Live]) ->
     return frozenset(waiting | {task.tenant_id for task in live if task.lane is Lane.HIGH})
 
 
-async def _read_candidates(connection: Connection, fleet: _Fleet, lanes: Sequence[Lane]) -> list[Candidate]:
+async def _read_candidates(connection: Connection, fleet: _Fleet, lanes: Sequence[Lane], heads: int) -> list[Candidate]:
     names = [lane.value for lane in lanes]
-    rows = await connection.fetch(SQL["read_heads"], *fleet.workspaces(), fleet.open_platforms, UNBOUND_HEADS, names)
+    rows = await connection.fetch(SQL["read_heads"], *fleet.workspaces(), fleet.open_platforms, heads, names)
     clients = [row["id"] for row in fleet.clients]
     rows += await connection.fetch(SQL["read_bound_heads"], clients, fleet.open_platforms, HEADS)
     return [
@@ -155,14 +157,14 @@ async def _read_candidates(connection: Connection, fleet: _Fleet, lanes: Sequenc
     ]
 
 
-async def _count_normal(connection: Connection, fleet: _Fleet, candidates: Sequence[Candidate]) -> Mapping[int, int]:
+async def _count_normal(
+    connection: Connection, fleet: _Fleet, candidates: Sequence[Candidate], low_water: int
+) -> Mapping[int, int]:
     """Normal work waiting, by tenant; counted only for tenants with something to retry, whom alone it concerns."""
     retrying = {task.tenant_id for task in candidates if task.lane is Lane.RETRY}
     if not retrying:
         return {}
-    rows = await connection.fetch(
-        SQL["count_normal"], *fleet.workspaces(retrying), fleet.open_platforms, RETRY_LOW_WATER
-    )
+    rows = await connection.fetch(SQL["count_normal"], *fleet.workspaces(retrying), fleet.open_platforms, low_water)
     return {row["tenant_id"]: row["waiting"] for row in rows}
 
 

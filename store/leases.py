@@ -24,7 +24,7 @@ from store.interrupts import settle_interrupts
 from store.outbox import write_outbox
 from store.progress import refresh_requests
 from store.releases import Release, lock_executions, release
-from store.settings import PLATFORM_FUSE, read_dispatch_settings
+from store.settings import read_dispatch_settings
 from store.statements import statements
 
 SQL = statements("leases")
@@ -102,7 +102,7 @@ async def _check_slots(
     own_limit, platform_limit = row["max_concurrent"], row["platform_limit"]
     if platform_limit is None:
         platform_limit = settings.platform_concurrency
-    platform_limit = min(platform_limit, PLATFORM_FUSE)
+    platform_limit = min(platform_limit, settings.fuses.platform_concurrency)
     limits = limits_of(settings, client_concurrency=own_limit, client_queue_depth=None, platform=platform_limit)
     tenant = _platform_tenant(lease, settings)
     used = await connection.fetchrow(SQL["count_running"], tenant, lease.client.client_id, platform, lease.task_id)

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from domain.dispatch_settings import FUSES, DispatchSettings, check_setting, from_rows
+from domain.dispatch_settings import DispatchSettings, check_fuse, check_setting, from_rows, fuses_from_rows
 from store.database import Connection
 from store.listen import DISPATCH, wake
 from store.statements import statements
 
 SQL = statements("settings")
-
-PLATFORM_FUSE = int(FUSES["platform_concurrency"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,8 @@ class PlatformLimits:
 async def read_dispatch_settings(connection: Connection) -> DispatchSettings:
     """The settings as they are committed now."""
     rows = await connection.fetch(SQL["read_dispatch_settings"])
-    return from_rows({row["key"]: row["value"] for row in rows})
+    fuses = fuses_from_rows({row["key"]: row["value"] for row in rows if row["is_fuse"]})
+    return from_rows({row["key"]: row["value"] for row in rows if not row["is_fuse"]}, fuses)
 
 
 async def read_platform_limits(connection: Connection, settings: DispatchSettings) -> dict[str, PlatformLimits]:
@@ -38,7 +37,9 @@ async def read_platform_limits(connection: Connection, settings: DispatchSetting
 def _limits(row: Any, settings: DispatchSettings) -> PlatformLimits:
     soft, hard, most = row["interrupt_soft_timeout_ms"], row["interrupt_hard_timeout_ms"], row["max_concurrent"]
     return PlatformLimits(
-        max_concurrent=min(settings.platform_concurrency if most is None else most, PLATFORM_FUSE),
+        max_concurrent=min(
+            settings.platform_concurrency if most is None else most, settings.fuses.platform_concurrency
+        ),
         soft_timeout_ms=settings.interrupt_soft_timeout_ms if soft is None else soft,
         hard_timeout_ms=settings.interrupt_hard_timeout_ms if hard is None else hard,
         paused=bool(row["paused"]),
@@ -47,7 +48,13 @@ def _limits(row: Any, settings: DispatchSettings) -> PlatformLimits:
 
 async def write_dispatch_setting(connection: Connection, key: str, value: Any, *, actor: str) -> int:
     """Set one hot setting and audit it; returns its new version. InvalidInput for a bad key, type, or over the fuse."""
-    typed = check_setting(key, value)
+    typed = check_setting(key, value, (await read_dispatch_settings(connection)).fuses)
     version: int = await connection.fetchval(SQL["write_dispatch_setting"], key, typed, actor)
     await wake(connection, DISPATCH)
     return version
+
+
+async def write_fuse(connection: Connection, key: str, value: float, *, actor: str) -> None:
+    """Set one fuse of this installation and audit it. InvalidInput for an unknown key or an unusable number."""
+    await connection.execute(SQL["write_fuse"], key, check_fuse(key, value), actor)
+    await wake(connection, DISPATCH)

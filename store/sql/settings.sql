@@ -1,6 +1,8 @@
 -- name: read_dispatch_settings
--- A handful of rows; read each round, so that a change is in force at once everywhere.
-select key, value from dispatch_settings
+-- A handful of rows; read each round, so that a change is in force at once everywhere. Fuses come with them.
+select key, value, false as is_fuse from dispatch_settings
+union all
+select key, to_jsonb(value), true from dispatch_fuses
 
 -- name: read_platform_limits
 -- Every enabled platform, with its own limits where it has some.
@@ -21,3 +23,14 @@ with old as (
     values ($3, 'setting_changed', $1, jsonb_build_object('before', (select value from old), 'after', $2::jsonb))
 )
 select version from written
+
+-- name: write_fuse
+-- Fuse and audit in one statement.
+with old as (
+    select value from dispatch_fuses where key = $1
+), written as (
+    insert into dispatch_fuses as f (key, value, updated_by) values ($1, $2, $3)
+    on conflict (key) do update set value = excluded.value, updated_by = $3, updated_at = now()
+)
+insert into audit_events (actor, action, subject, detail)
+values ($3, 'fuse_changed', $1, jsonb_build_object('before', (select value from old), 'after', $2::float8))

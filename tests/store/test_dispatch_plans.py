@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from domain.dispatch_settings import Fuses
 from domain.ids import new_uuid
 from domain.lanes import MONITOR_LANES
 from store import accept, binding, dispatch, preemption, presence, promotion, requests
@@ -14,6 +15,7 @@ from tests.support.backlog import Plan, add_backlog, add_history, explain
 from tests.support.clicks import accepted
 from tests.support.world import Desktop, World
 
+FUSES = Fuses()
 PLATFORMS = ["qwen", "doubao"]
 LANES = [lane.value for lane in MONITOR_LANES]
 LARGE = {"monitoring_collect_tasks", "desktop_tasks"}
@@ -48,7 +50,13 @@ Arguments = Callable[[Scene], tuple[Any, ...]]
 STATEMENTS: dict[str, tuple[str, Arguments]] = {
     "read_heads": (
         dispatch.SQL["read_heads"],
-        lambda s: ([s.world.tenant_id], [s.world.workspace_id], PLATFORMS, dispatch.UNBOUND_HEADS, LANES),
+        lambda s: (
+            [s.world.tenant_id],
+            [s.world.workspace_id],
+            PLATFORMS,
+            DispatchSettings().fuses.platform_concurrency,
+            LANES,
+        ),
     ),
     "read_bound_heads": (
         dispatch.SQL["read_bound_heads"],

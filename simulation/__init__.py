@@ -1,0 +1,1 @@
+"""The same domain rules in virtual time, to plan past one machine."""
