@@ -54,7 +54,7 @@ STATEMENTS: dict[str, tuple[str, Arguments]] = {
             [s.world.tenant_id],
             [s.world.workspace_id],
             PLATFORMS,
-            DispatchSettings().fuses.platform_concurrency,
+            FUSES.platform_concurrency,
             LANES,
         ),
     ),
