@@ -7,7 +7,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv broker demo up down doctor test check format
+.PHONY: help setup venv broker demo up down doctor test soak check format
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ doctor: venv ## what is missing on this machine, and what to do
 
 test: setup ## every test on the real stack (ARGS="-k lease" passes arguments to pytest)
 	@$(PY) -m pytest $(ARGS)
+
+soak: setup ## random days on the database for SOAK_HOURS (1), the first by SEED; stops at a broken invariant
+	@$(PY) -m tests.model.soak --hours $(or $(SOAK_HOURS),1) $(if $(SEED),--seed $(SEED))
 
 check: venv ## format, lint, types, import directions, migrations
 	@$(PY) -m ruff check

@@ -13,7 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from typer.exceptions import TyperException
 
+from commands.batch import app as batch_app
+from commands.bench import bench
 from commands.common import Json, console, print_json, run_service, running_settings, stop_on_signals
+from commands.explain import explain
+from commands.plan import app as plan_app
+from commands.reconcile import reconcile
+from commands.rollback_legacy import rollback_legacy
+from commands.settings import app as settings_app
+from commands.simulate import simulate
+from commands.tune import tune
 from leave import leave
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help=__doc__)
@@ -190,21 +199,15 @@ def token(
     )
 
 
-@app.command()
-def bench(
-    name: Annotated[str, typer.Argument(help="collect-now")],
-    json: Json = False,
-    requests: Annotated[int, typer.Option(help="Clicks in each condition.")] = 50,
-    backlog: Annotated[int, typer.Option(help="Normal tasks waiting in the loaded condition.")] = 10_000,
-) -> None:
-    """Measure, with the limit of the same run beside each figure."""
-    from bench.collect_now import run_bench
-
-    if name != "collect-now":
-        raise typer.BadParameter(f"there is no benchmark {name!r}; known: collect-now")
-    figures = asyncio.run(run_bench(requests, backlog, console))
-    if json:
-        print_json(figures)
+app.add_typer(batch_app, name="batch")
+app.add_typer(bench, name="bench")
+app.command("explain")(explain)
+app.add_typer(plan_app, name="plan")
+app.command("reconcile")(reconcile)
+app.command("rollback-legacy")(rollback_legacy)
+app.add_typer(settings_app, name="settings")
+app.command("simulate")(simulate)
+app.command("tune")(tune)
 
 
 def main() -> None:

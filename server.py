@@ -13,20 +13,13 @@ from api.app import create_app
 from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue, publish_control
 from broker.publisher import Publisher
-from domain.errors import GivewayError
+from domain.errors import PortTaken
 from hub.server import Hub
 from settings import Settings
 from store.database import open_pool
 from store.hub_backend import StoreHubBackend
 
 log = logging.getLogger(__name__)
-
-
-class PortTaken(GivewayError):
-    """Somebody else listens there."""
-
-    code = "port_taken"
-
 
 # The hub's statements are few and short; sockets hold no connection.
 HUB_CONNECTIONS = 5
@@ -38,7 +31,7 @@ async def run_server(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         await _start_hub(settings, stack)
         listening = _listen(settings.api_host, settings.api_port, "API_PORT")
-        server = _http_server(settings)
+        server = _http_server(settings, stop)
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -73,9 +66,12 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _http_server(settings: Settings) -> uvicorn.Server:
+def _http_server(settings: Settings, stop: asyncio.Event) -> uvicorn.Server:
+    app = create_app(settings)
+    # Streams end with it instead of keeping the server from stopping.
+    app.state.stopping = stop
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         log_config=None,
         # Its access log prints query strings.
         access_log=False,

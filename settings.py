@@ -27,6 +27,9 @@ class Settings(BaseSettings):
     api_port: int = 8000
     hub_host: str = "127.0.0.1"
     hub_port: int = 8001
+    # Prometheus reads the worker's metrics there; 0: nowhere. The API has its own at /metrics.
+    metrics_host: str = "127.0.0.1"
+    worker_metrics_port: int = Field(default=0, ge=0, le=65535)
     # What desktops are told to connect to; empty = ws://{hub_host}:{hub_port}.
     hub_public_url: str = ""
 

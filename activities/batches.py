@@ -14,7 +14,7 @@ from domain.messages import (
     ScanResult,
     batch_workflow_id,
 )
-from store import batches
+from store import batch_starts, batch_tasks, batches
 from store.database import Pool
 
 
@@ -27,12 +27,22 @@ class BatchActivities:
     @activity.defn
     async def materialise(self, chunk: MaterialiseChunk) -> MaterialisedChunk:
         """Create one slice of the batch's business tasks."""
-        return await batches.materialise(self._pool, chunk)
+        return await batch_tasks.materialise(self._pool, chunk)
 
     @activity.defn
     async def read_batch(self, ref: BatchRef) -> BatchCounters:
         """The batch as it stands."""
         return await batches.read_batch(self._pool, ref)
+
+    @activity.defn
+    async def pause_batch(self, ref: BatchRef) -> BatchCounters:
+        """Hold what waits; what runs finishes."""
+        return await batches.pause_batch(self._pool, ref)
+
+    @activity.defn
+    async def resume_batch(self, ref: BatchRef) -> BatchCounters:
+        """Let go of what a pause held."""
+        return await batches.resume_batch(self._pool, ref)
 
     @activity.defn
     async def expire_batch(self, ref: BatchRef) -> BatchCounters:
@@ -65,10 +75,10 @@ class PlanActivities:
     @activity.defn
     async def scan_plans(self) -> ScanResult:
         """Claim what is due, then start what has no workflow yet; the next scan makes a crash in between good."""
-        due = await batches.claim_due_plans(self._pool)
+        due = await batch_starts.claim_due_plans(self._pool)
         skipped: list[int] = []
         last = 0
-        while page := await batches.find_planned(self._pool, last):
+        while page := await batch_starts.find_planned(self._pool, last):
             skipped += [skipped_slots for start, skipped_slots in page if await self._start(start)]
             last = page[-1][0].batch_id
         return ScanResult(due=due, started=len(skipped), skipped_slots=sum(skipped))

@@ -9,7 +9,7 @@ import asyncpg
 
 from activities.outages import is_outage, through_outages
 from domain.errors import FencedOut
-from store import presence
+from store import legacy_ends, legacy_offers, presence
 from store.database import Connection, Pool, transaction
 from store.residents import hold
 
@@ -28,6 +28,11 @@ SWEEPS: Final[tuple[tuple[str, Sweep], ...]] = (
     ("resolved", presence.resolve_unknown),
     ("never_ingested", presence.fail_never_ingested),
     ("hinted", presence.repeat_lost_hints),
+    ("legacy_offers", legacy_offers.withdraw_stale),
+    ("legacy_returned", legacy_ends.return_expired),
+    ("legacy_failed", legacy_ends.fail_expired),
+    ("legacy_never_ingested", legacy_ends.fail_never_ingested),
+    ("legacy_hinted", legacy_offers.repeat_hints),
     ("resumed", presence.resume_all_batches),
 )
 

@@ -19,6 +19,7 @@ from domain.messages import (
     ClientLost,
     Dispatched,
     InterruptSettled,
+    InterruptsInherited,
     Message,
     Preempted,
     Progress,
@@ -41,6 +42,7 @@ SPACING_SECONDS: Final = 1.0
 MODELS: Final[Mapping[str, type[Message]]] = {
     SignalName.DISPATCHED: Dispatched,
     SignalName.INTERRUPT_SETTLED: InterruptSettled,
+    SignalName.INTERRUPTS_INHERITED: InterruptsInherited,
     SignalName.CLIENT_LOST: ClientLost,
     SignalName.CLIENT_BOUND: ClientBound,
     SignalName.TASKS_TERMINAL: TasksTerminal,
@@ -53,6 +55,7 @@ MODELS: Final[Mapping[str, type[Message]]] = {
 PER_CLIENT: Final = frozenset(
     {
         SignalName.INTERRUPT_SETTLED,
+        SignalName.INTERRUPTS_INHERITED,
         SignalName.CLIENT_LOST,
         SignalName.CLIENT_BOUND,
         SignalName.PREEMPTED,

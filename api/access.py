@@ -28,8 +28,15 @@ async def operator(principal: Annotated[Principal, Depends(signed_in)]) -> Princ
     return principal
 
 
+async def ops(principal: Annotated[Principal, Depends(signed_in)]) -> Principal:
+    """The caller, who operates the installation; Forbidden for everybody else, a tenant's admin included."""
+    principal.require(Role.OPS)
+    return principal
+
+
 SignedIn = Annotated[Principal, Depends(signed_in)]
 Operator = Annotated[Principal, Depends(operator)]
+Ops = Annotated[Principal, Depends(ops)]
 
 
 def reach_of(principal: Principal) -> Reach:

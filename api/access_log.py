@@ -6,6 +6,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from telemetry.effects import count
+from telemetry.metrics import http_requests
+
 log: Final = logging.getLogger("giveway.access")
 
 
@@ -31,4 +34,5 @@ class AccessLog:
             await self._app(scope, receive, noted)
         finally:
             took = (perf_counter() - began) * 1000
+            count(http_requests, value=f"{status // 100}xx")
             log.info("%s %r %d %.1f ms", scope["method"], scope["path"][:200], status, took)

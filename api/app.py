@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from api import brands, clients, collect_requests, dashboard, health, plans, questions
+from api import batches, brands, clients, collect_requests, dashboard, health, metrics, ops, plans, questions, tasks
 from api.access_log import AccessLog
 from api.body_guard import BodyGuard
 from api.desktop import desktop_router
@@ -49,7 +49,8 @@ def create_app(settings: Settings, resources: AppState | None = None) -> FastAPI
 
 
 def _mount(app: FastAPI) -> None:
-    for module in (health, brands, questions, plans, collect_requests, dashboard, clients):
+    catalog = (brands, questions, plans, batches)
+    for module in (health, metrics, *catalog, collect_requests, dashboard, clients, tasks, ops):
         app.include_router(module.router)
     app.include_router(
         desktop_router(lambda request: state_of(request).pool, lambda request: state_of(request).publish)

@@ -5,7 +5,8 @@ from datetime import date, datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, StringConstraints
 
 from api.access import Operator, SignedIn, reach_of
@@ -13,6 +14,7 @@ from api.auth import Principal
 from api.collect_now import ACCEPT_SECONDS, refusal_of
 from api.fields import Body, Flag, Id, PathId, PathUuid, PlatformSlug, QueryId
 from api.pages import Cursor, Limit, Page, decode_cursor, page_of, time_part, uuid_part
+from api.request_events import stream
 from api.state import AppState, State
 from domain.errors import Conflict
 from domain.ids import new_uuid
@@ -46,15 +48,29 @@ class CollectNowCall(Body):
 
 
 class Interrupts(BaseModel):
-    """How many running tasks were asked to stop, and what became of that."""
+    """How many running tasks were asked to stop, and what became of that.
+
+    At the end of a request: requested = settled + timed_out + withdrawn (taken back, or left to another request).
+    """
 
     requested: int
     settled: int
     timed_out: int
+    withdrawn: int
+
+
+class FailureReason(BaseModel):
+    """Why tasks of the request failed: a reason and how many tasks have it."""
+
+    reason: str
+    tasks: int
 
 
 class CollectRequest(BaseModel):
-    """One request. Counters are of tasks; `ttl_left_seconds` runs until the first dispatch only."""
+    """One request. Counters are of tasks; `ttl_left_seconds` runs until the first dispatch only.
+
+    requested = completed + failed + unfinished + returned (gone back to scheduled work); moved ones are another's.
+    """
 
     request_id: UUID
     brand_id: int
@@ -72,6 +88,7 @@ class CollectRequest(BaseModel):
     dispatched_task_count: int
     completed_task_count: int
     failed_task_count: int
+    returned_task_count: int
     moved_task_count: int
     interrupt_generation: int
     interrupts: Interrupts
@@ -82,6 +99,12 @@ class CollectRequest(BaseModel):
     ttl_expires_at: datetime
     ttl_left_seconds: float | None
     hard_deadline: datetime
+
+
+class CollectRequestDetail(CollectRequest):
+    """One request with the reasons why tasks of it failed, the most frequent ones."""
+
+    failures: list[FailureReason]
 
 
 @router.post(
@@ -160,9 +183,40 @@ async def list_collect_requests(
 
 
 @router.get("/collect-requests/{request_id}")
-async def read_collect_request(state: State, principal: SignedIn, request_id: PathUuid) -> CollectRequest:
-    """One request: has it begun, are there results, how long may it still wait."""
-    return CollectRequest(**await requests_read.read_request(state.pool, reach_of(principal), request_id))
+async def read_collect_request(state: State, principal: SignedIn, request_id: PathUuid) -> CollectRequestDetail:
+    """One request: has it begun, are there results, how long may it still wait, why did tasks fail."""
+    return await _detail(state, principal, request_id)
+
+
+async def _detail(state: AppState, principal: Principal, request_id: UUID) -> CollectRequestDetail:
+    row = await requests_read.read_request(state.pool, reach_of(principal), request_id)
+    failures = await requests_read.read_failures(state.pool, principal.tenant_id, row)
+    return CollectRequestDetail(**row, failures=[FailureReason(**each) for each in failures])
+
+
+@router.get(
+    "/collect-requests/{request_id}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "Events `request`, data: the request"}},
+)
+async def stream_collect_request(
+    http: Request, state: State, principal: SignedIn, request_id: PathUuid
+) -> StreamingResponse:
+    """The request at once and at each change, as server-sent events, until it is over (10 minutes at most)."""
+    await requests_read.read_request(state.pool, reach_of(principal), request_id)
+
+    async def look() -> tuple[str, bool]:
+        detail = await _detail(state, principal, request_id)
+        # The time left changes by itself: that is no news.
+        return detail.model_dump_json(exclude={"ttl_left_seconds"}), detail.status not in OPEN
+
+    # Set by the server process while it stops.
+    stopping = getattr(http.app.state, "stopping", None) or asyncio.Event()
+    return StreamingResponse(
+        stream(look, state.listener, stopping),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
 
 
 @router.post("/collect-requests/{request_id}/cancel", status_code=202)

@@ -5,10 +5,10 @@ The bound on bodies (1 MB, 413) is the whole API's: `api/body_guard.py`.
 
 from collections.abc import Callable
 from typing import Annotated, Protocol
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
 
+from api.desktop_legacy import add_pull_route, calls_of, known_id
 from domain.desktop_calls import (
     CancelAnswer,
     CancelCall,
@@ -18,13 +18,13 @@ from domain.desktop_calls import (
     ResultAnswer,
     ResultCall,
 )
-from domain.errors import Gone, InvalidInput, NotFound, Unauthorized
+from domain.errors import Gone, InvalidInput, Unauthorized
 from domain.hub_port import ClientIdentity
+from domain.legacy import TaskId, wire_id
 from domain.transport import ResultMessage
-from store import leases, results
+from store import results
 from store.clients import authenticate_device
 from store.database import Pool
-from store.leases import LeaseRef
 
 
 class ResultPublisher(Protocol):
@@ -43,6 +43,7 @@ def desktop_router(pool_of: Callable[[Request], Pool], publisher_of: Callable[[R
             raise Unauthorized("the device token is unknown or revoked; register the client again")
         return client
 
+    add_pull_route(router, device, pool_of)
     _add_lease_routes(router, device, pool_of)
     _add_result_route(router, device, pool_of, publisher_of)
 
@@ -60,31 +61,28 @@ def _add_lease_routes(router: APIRouter, device: Callable[..., object], pool_of:
         request: Request, task_id: str, call: LeaseCall, client: Annotated[ClientIdentity, Depends(device)]
     ) -> LeaseAnswer:
         """queued → in_progress. 409 `no_slot`: keep it queued and try again later."""
-        return await leases.start(
-            pool_of(request), LeaseRef(client, execution_id(task_id), call.lease_token), call.phase
-        )
+        return await calls_of(pool_of(request), client, task_id).start(call)
 
     @router.post("/tasks/{task_id}/extend")
     async def extend(
         request: Request, task_id: str, call: LeaseCall, client: Annotated[ClientIdentity, Depends(device)]
     ) -> LeaseAnswer:
         """A longer lease; heartbeats do the same."""
-        lease = LeaseRef(client, execution_id(task_id), call.lease_token)
-        return await leases.extend(pool_of(request), lease, call.phase)
+        return await calls_of(pool_of(request), client, task_id).extend(call)
 
     @router.post("/tasks/{task_id}/cancel")
     async def cancel(
         request: Request, task_id: str, call: CancelCall, client: Annotated[ClientIdentity, Depends(device)]
     ) -> CancelAnswer:
         """Give a task back: before the start, after an interrupt, or because the desktop cannot go on."""
-        return await leases.cancel(pool_of(request), LeaseRef(client, execution_id(task_id), call.lease_token), call)
+        return await calls_of(pool_of(request), client, task_id).cancel(call)
 
     @router.post("/tasks/{task_id}/interrupt-ack")
     async def interrupt_ack(
         request: Request, task_id: str, call: InterruptAckCall, client: Annotated[ClientIdentity, Depends(device)]
     ) -> CancelAnswer:
         """The same with phase and safe point; without a lease token for work the desktop no longer runs."""
-        return await leases.acknowledge_interrupt(pool_of(request), client, execution_id(task_id), call)
+        return await calls_of(pool_of(request), client, task_id).acknowledge_interrupt(call)
 
 
 def _add_result_route(
@@ -100,26 +98,26 @@ def _add_result_route(
         """202: the result is safe. 503: send it again, it is counted once."""
         if call.outcome == "succeeded" and call.raw is None:
             raise InvalidInput("a success needs `raw`: the provider's body as text")
-        return await accept_result(pool_of(request), publisher_of(request), client, execution_id(task_id), call)
+        return await accept_result(pool_of(request), publisher_of(request), client, known_id(task_id), call)
 
 
 async def accept_result(
-    pool: Pool, publish: ResultPublisher, client: ClientIdentity, task_id: UUID, call: ResultCall
+    pool: Pool, publish: ResultPublisher, client: ClientIdentity, task_id: TaskId, call: ResultCall
 ) -> ResultAnswer:
     """Find the attempt, publish, then mark it received: lost anywhere in between, the desktop sends it again."""
     target = await results.find_attempt_for_result(pool, client, task_id, call)
     if target.duplicate:
-        return ResultAnswer(task_id=str(task_id), attempt_id=target.attempt_id, duplicate=True)
+        return ResultAnswer(task_id=wire_id(task_id), attempt_id=target.attempt_id, duplicate=True)
     times = {phase.value: milliseconds for phase, milliseconds in call.phase_times.items()}
     await publish(_message(target, call, times), target.shard_key)
-    first = await results.mark_result_received(pool, target, times)
-    return ResultAnswer(task_id=str(task_id), attempt_id=target.attempt_id, duplicate=not first)
+    first = await results.mark_result_received(pool, target, times, call.safe_point_interval_ms)
+    return ResultAnswer(task_id=wire_id(task_id), attempt_id=target.attempt_id, duplicate=not first)
 
 
 def _message(target: results.ResultTarget, call: ResultCall, phase_times: dict[str, float]) -> ResultMessage:
     return ResultMessage(
         attempt_id=str(target.attempt_id),
-        task_id=str(target.task_id),
+        task_id=wire_id(target.task_id),
         monitor_task_id=target.monitor_task_id,
         tenant_id=target.tenant_id,
         client_id=str(target.client_id),
@@ -140,11 +138,3 @@ def bearer_token(request: Request) -> str:
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("send the device token as `Authorization: Bearer …`")
     return token.strip()
-
-
-def execution_id(task_id: str) -> UUID:
-    """The id of an execution task; NotFound for anything else, a legacy id included."""
-    try:
-        return UUID(task_id)
-    except ValueError:
-        raise NotFound(f"no task {task_id}") from None

@@ -1,7 +1,7 @@
-"""Plans, and the batches they became."""
+"""Plans: when which questions are asked (1-dispatch §1.6)."""
 
 import logging
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field, StringConstraints
 from api.access import Operator, SignedIn, reach_of
 from api.brands import after_id
 from api.fields import Body, Flag, Id, Name, PathId, Platforms, QueryId
-from api.pages import Cursor, Limit, Page, decode_cursor, id_part, page_of
+from api.pages import Cursor, Limit, Page, page_of
 from api.state import State
 from domain.cadence import MAX_CADENCE_CHARS
-from domain.errors import Conflict, DispatchUnavailable
+from domain.errors import DispatchUnavailable
 from store import plan_catalog
 from store.plan_catalog import PlanDraft
 
@@ -28,8 +28,6 @@ Collector = Literal["desktop", "api"]
 Cadence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CADENCE_CHARS)]
 TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 QuestionIds = Annotated[list[Id], Field(min_length=1, max_length=10_000)]
-
-OVER = frozenset({"completed", "cancelled"})
 
 
 class PlanNew(Body):
@@ -89,31 +87,6 @@ class PlanRun(BaseModel):
     scan_triggered: bool
 
 
-class Batch(BaseModel):
-    """Counters of tasks; expected = completed + failed + skipped + expired once it is over."""
-
-    id: int
-    brand_id: int
-    plan_id: int
-    business_date: date
-    slot: str
-    run_mode: RunMode
-    collector_type: Collector
-    workflow_id: str
-    status: str
-    scheduled_for: datetime
-    cut_off_at: datetime
-    skipped_slots: int
-    expected_count: int
-    completed_count: int
-    failed_count: int
-    skipped_count: int
-    expired_count: int
-    started_at: datetime | None
-    finished_at: datetime | None
-    created_at: datetime
-
-
 @router.post("/brands/{brand_id}/plans", status_code=201)
 async def create_plan(state: State, principal: Operator, brand_id: PathId, body: PlanNew) -> Plan:
     """Add a plan; it runs first at its next time."""
@@ -159,30 +132,3 @@ async def run_plan(state: State, principal: Operator, plan_id: PathId) -> PlanRu
         log.warning("plan %d is due, but no scan was started: %s", plan_id, error.message)
         return PlanRun(plan_id=plan_id, scan_triggered=False)
     return PlanRun(plan_id=plan_id, scan_triggered=True)
-
-
-@router.get("/batches")
-async def list_batches(
-    state: State, principal: SignedIn, brand_id: QueryId = None, cursor: Cursor = None, limit: Limit = 50
-) -> Page[Batch]:
-    """Batches of one brand, or of all in reach, newest first."""
-    found = decode_cursor(cursor, id_part)
-    before = None if found is None else int(found[0])
-    rows = await plan_catalog.list_batches(state.pool, reach_of(principal), brand_id, before, limit + 1)
-    return page_of(Batch, rows, limit)
-
-
-@router.get("/batches/{batch_id}")
-async def read_batch(state: State, principal: SignedIn, batch_id: PathId) -> Batch:
-    """One batch."""
-    return Batch(**await plan_catalog.read_batch(state.pool, reach_of(principal), batch_id))
-
-
-@router.post("/batches/{batch_id}/cancel", status_code=202)
-async def cancel_batch(state: State, principal: Operator, batch_id: PathId) -> Batch:
-    """Skip what waits and let what runs finish; the batch as it stands now. 409 for one that is over."""
-    row = await plan_catalog.read_batch(state.pool, reach_of(principal), batch_id)
-    if row["status"] in OVER:
-        raise Conflict(f"batch {batch_id} is {row['status']} already")
-    await state.processes.cancel(row["workflow_id"])
-    return Batch(**await plan_catalog.read_batch(state.pool, reach_of(principal), batch_id))

@@ -62,8 +62,9 @@ def problem_response(
     retry_after: int | None = None,
     errors: Sequence[FieldProblem] | None = None,
     headers: Mapping[str, str] | None = None,
+    context: Mapping[str, Any] | None = None,
 ) -> Response:
-    """The answer; `retry_after` in seconds."""
+    """The answer; `retry_after` in seconds, `context` as members of its own (RFC 9457, extensions)."""
     problem = Problem(
         type=URN + code,
         code=code,
@@ -78,7 +79,7 @@ def problem_response(
         sent["Retry-After"] = str(retry_after)
     if status == HTTPStatus.UNAUTHORIZED:
         sent.setdefault("WWW-Authenticate", "Bearer")
-    body = orjson.dumps(problem.model_dump(exclude_none=True))
+    body = orjson.dumps({**(context or {}), **problem.model_dump(exclude_none=True)})
     return Response(body, status_code=status, headers=sent, media_type=MEDIA_TYPE)
 
 
@@ -90,7 +91,9 @@ def error_response(error: GivewayError) -> Response:
     retry_after = error.retry_after
     if retry_after is None and error.retryable:
         retry_after = RETRY_SECONDS
-    return problem_response(error.http_status, error.code, error.message, retry_after=retry_after)
+    return problem_response(
+        error.http_status, error.code, error.message, retry_after=retry_after, context=error.context
+    )
 
 
 def printable(text: str) -> str:
@@ -114,6 +117,8 @@ def install_problem_handlers(app: FastAPI) -> None:
     for kind in (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.OperatorInterventionError, OSError):
         app.add_exception_handler(kind, _on_database_away)
     app.add_exception_handler(asyncpg.InsufficientResourcesError, _on_database_away)
+    # What asyncpg says of a connection that the server ended just as a statement was sent.
+    app.add_exception_handler(asyncpg.InternalClientError, _on_database_away)
     app.add_exception_handler(Exception, _on_anything)
 
 

@@ -1,14 +1,23 @@
-"""What the API asks of running workflows besides the accept: cancel, scan now, are you there."""
+"""What the API asks of running workflows besides the accept: cancel, pause, scan now, are you there."""
 
+import logging
 from datetime import timedelta
 from typing import Final, Protocol
 
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+    WorkflowUpdateStage,
+)
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from api.collect_now import RETRY_SECONDS, TEMPORAL_ERRORS
-from domain.errors import DispatchUnavailable
-from domain.messages import SCAN_SCHEDULE_ID
+from domain.errors import BatchOver, DispatchUnavailable, GivewayError
+from domain.messages import SCAN_SCHEDULE_ID, BatchOrder, BatchUpdate
+
+log = logging.getLogger(__name__)
 
 RPC_TIMEOUT: Final = timedelta(seconds=5)
 HEALTH_TIMEOUT: Final = timedelta(seconds=2)
@@ -21,8 +30,16 @@ class Processes(Protocol):
         """Ask the workflow to withdraw; asking twice is harmless."""
         ...
 
+    async def order_batch(self, workflow_id: str, update: BatchUpdate, order: BatchOrder) -> None:
+        """Give a batch an order; giving it twice is harmless. Raises BatchOver for one that takes none any more."""
+        ...
+
     async def scan_plans(self) -> None:
         """Start a scan of due plans now instead of at the next minute."""
+        ...
+
+    async def trigger(self, schedule_id: str) -> None:
+        """Have a schedule run now; while a run of it is under way nothing more is started."""
         ...
 
     async def check(self) -> None:
@@ -43,10 +60,32 @@ class TemporalProcesses:
         except TEMPORAL_ERRORS as error:
             raise _unavailable(error) from error
 
+    async def order_batch(self, workflow_id: str, update: BatchUpdate, order: BatchOrder) -> None:
+        """Raises DispatchUnavailable when no worker takes it in time; once taken it is carried out, however long."""
+        workflow = self._client.get_workflow_handle(workflow_id)
+        try:
+            taken = await workflow.start_update(
+                update, order, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=RPC_TIMEOUT
+            )
+        except TEMPORAL_ERRORS as error:
+            raise _unavailable(error) from error
+        try:
+            await taken.result(rpc_timeout=RPC_TIMEOUT)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            log.info("batch order %s to %s is under way", update, workflow_id)
+        except WorkflowUpdateFailedError as error:
+            raise _refusal(error) from error
+        except TEMPORAL_ERRORS as error:
+            raise _unavailable(error) from error
+
     async def scan_plans(self) -> None:
         """Raises DispatchUnavailable; the next regular scan does the same work."""
+        await self.trigger(SCAN_SCHEDULE_ID)
+
+    async def trigger(self, schedule_id: str) -> None:
+        """Raises DispatchUnavailable; so does a schedule that no worker has made yet."""
         try:
-            await self._client.get_schedule_handle(SCAN_SCHEDULE_ID).trigger(rpc_timeout=RPC_TIMEOUT)
+            await self._client.get_schedule_handle(schedule_id).trigger(rpc_timeout=RPC_TIMEOUT)
         except TEMPORAL_ERRORS as error:
             raise _unavailable(error) from error
 
@@ -58,6 +97,13 @@ class TemporalProcesses:
             raise _unavailable(error) from error
         if not serves:
             raise DispatchUnavailable("Temporal answers, but does not serve")
+
+
+def _refusal(error: WorkflowUpdateFailedError) -> GivewayError:
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == BatchOver.code:
+        return BatchOver(cause.message)
+    return DispatchUnavailable(f"the batch did not carry out the order ({cause}); try again", retry_after=RETRY_SECONDS)
 
 
 def _unavailable(error: BaseException) -> DispatchUnavailable:

@@ -1,4 +1,4 @@
-"""The limit of a click's way, measured bare: one commit, one confirmed publish and its consume, one WebSocket frame."""
+"""Limits, measured bare: one commit, one confirmed publish and its consume, one WebSocket frame; one claim."""
 
 import asyncio
 import time
@@ -8,6 +8,10 @@ import aio_pika
 import asyncpg
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
+
+from store.statements import statements
+
+SQL = statements("bench_dispatch")
 
 Step = Callable[[], Awaitable[None]]
 
@@ -78,3 +82,21 @@ async def frames(times: int) -> list[float]:
                 await socket.recv()
 
             return await _time(step, times)
+
+
+async def claims(database_url: str, size: int, times: int) -> float:
+    """Rows a second of `for update skip locked` claims of `size` rows, over a backlog that outlasts them."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(SQL["bare_queue"])
+        await connection.execute(SQL["bare_index"])
+        await connection.execute(SQL["fill_bare_queue"], size * (times + 5))
+        await connection.execute("vacuum analyze bench_queue")
+
+        async def step() -> None:
+            await connection.fetch(SQL["bare_claim"], size)
+
+        milliseconds = await _time(step, times)
+        return size * times / sum(milliseconds) * 1000
+    finally:
+        await connection.close()

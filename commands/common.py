@@ -53,13 +53,13 @@ def running_settings() -> "Settings":
     from devstack import record
     from devstack.commands import STATE_DIR
     from devstack.demo.server import describe
-    from devstack.ports import AppPorts
+    from devstack.ports import APP_PORTS, AppPorts
     from settings import load_settings
 
     running = None if os.environ.get("DATABASE_URL") else record.find(STATE_DIR)
     if running is None or "api" not in running.ports:
         return load_settings()
-    ports = AppPorts(api=running.ports["api"], hub=running.ports["hub"])
+    ports = AppPorts(**{name: running.ports.get(name, 0) for name in APP_PORTS})
     return describe(running.endpoints, STATE_DIR, ports, None).settings
 
 

@@ -22,10 +22,12 @@ from desktop.effects import (
     GoOn,
     Halt,
     Note,
+    Pull,
     Verdict,
 )
 from desktop.events import EventKind
 from desktop.local_task import Interrupt, LocalTask, order_key
+from desktop.offers import Offers
 from domain.phases import Phase, SafePoint
 from domain.protocol import Control, HeldAttempt, HeldTask, TaskAvailable, TaskControl
 
@@ -49,6 +51,7 @@ class Board:
     ) -> None:
         self._tasks: dict[str, LocalTask] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._offers = Offers(timings.no_slot)
         self._timings = timings
         self._result_waits = result_waits
         self.max_concurrent = max_concurrent
@@ -59,8 +62,14 @@ class Board:
     # --- what the server says -----------------------------------------------------------------------------
 
     def offer(self, frame: TaskAvailable, now: float) -> list[Effect]:
-        """A task with its lease. Known attempts are left alone, a newer lease replaces an older one."""
+        """A task with its lease. Known attempts are left alone, a newer lease replaces an older one.
+
+        A legacy task without a lease is only on offer: it is pulled when there is a slot.
+        """
         self._see(frame.interrupt_generation)
+        if frame.is_offer:
+            self._offers.announce(frame)
+            return []
         mine = self._of_task(frame.task_id)
         if frame.attempt_id in self._ended or (mine is not None and not _supersedes(frame, mine)):
             return []
@@ -70,6 +79,16 @@ class Board:
         effects = [] if mine is None else self._replace(mine, task)
         self._tasks[frame.attempt_id] = task
         return effects
+
+    def pulled(self, frames: list[TaskAvailable], remaining: int, now: float) -> list[Effect]:
+        """The answer of a pull: leased tasks, and how many still stand on offer for lack of a slot."""
+        self._offers.answered(frozenset(frame.task_id for frame in frames), remaining, now)
+        return [effect for frame in frames for effect in self.offer(frame, now)]
+
+    def pull_failed(self, now: float) -> list[Effect]:
+        """A pull was not answered."""
+        self._offers.failed(now)
+        return []
 
     def order(self, control: TaskControl) -> list[Effect]:
         """An order about a task: set or clear its flag, unless it is older than what was seen."""
@@ -126,7 +145,7 @@ class Board:
             return Abandon("lease_lost")
         if point is not None and task.canceled:
             return Abandon("canceled")
-        if point is not None and task.interrupt is not None:
+        if point is not None and task.interrupt is not None and task.yields:
             return GiveWay(task.interrupt.generation, task.interrupt.reason)
         task.phase = phase
         return GoOn()
@@ -161,12 +180,13 @@ class Board:
     # --- what runs next -----------------------------------------------------------------------------------
 
     def due(self, now: float) -> list[Effect]:
-        """Begin the most urgent tasks while there are local slots. Publish has a slot of its own."""
+        """Begin the most urgent tasks while there are local slots; pull for those left. Publish has its own slot."""
         begun: list[Effect] = []
-        while not self.closing and (task := self._next(now)) is not None:
+        while not self.closing and (task := self._next(now)) is not None and not self._offers.outranks(task, now):
             task.running, task.phase = True, Phase.PREPARING
             begun.append(Begin(task))
-        return begun
+        count = 0 if self.closing else self._offers.ask(self._free_slots(), now)
+        return [*begun, Pull(count)] if count else begun
 
     def expiring(self, now: float) -> list[Effect]:
         """Leases in their last third that no heartbeat has extended."""
@@ -179,7 +199,7 @@ class Board:
     def next_wake(self, now: float) -> float:
         """Seconds until something here is due without an event; at most a quarter of a lease."""
         times = [task.not_before - now for task in self._waiting() if task.not_before > now]
-        return max(0.01, min([self._timings.lease / 4, *times]))
+        return max(0.01, min([self._timings.lease / 4, *times, *self._offers.wakes_in(now)]))
 
     def close(self, *, finish: bool) -> list[Effect]:
         """Begin nothing more. Leases go back: waiting ones now, unless `finish` also those without an answer."""
@@ -271,6 +291,9 @@ class Board:
 
     def _of_task(self, task_id: str) -> LocalTask | None:
         return next((task for task in self._alive() if task.frame.task_id == task_id), None)
+
+    def _free_slots(self) -> int:
+        return self.max_concurrent - sum(task.running and not task.publishes for task in self._tasks.values())
 
     def _next(self, now: float) -> LocalTask | None:
         busy = [task.publishes for task in self._tasks.values() if task.running]

@@ -42,8 +42,10 @@ class RunContext:
 class Driver(Protocol):
     """Runs the phases PREPARING to PARSING; POSTING is the execution's own. One driver serves many tasks at once."""
 
-    async def run_phase(self, phase: Phase, task: TaskAvailable, context: RunContext) -> None:
-        """Do one phase. At the end of WAITING `context.answer` is set. Raises DriverFailure."""
+    async def run_phase(self, phase: Phase, task: TaskAvailable, context: RunContext) -> bool | None:
+        """Do one phase, or a step of it: True asks to be called again for the rest, after a pause at which it may be
+        stopped where the phase allows that. At the end of WAITING `context.answer` is set. Raises DriverFailure.
+        """
         ...
 
     async def release(self, task: TaskAvailable, context: RunContext) -> None:

@@ -49,6 +49,13 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Pull:
+    """Lease legacy tasks that are on offer, at most so many: there are local slots for them."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something to report about a task."""
 
@@ -60,7 +67,7 @@ class Note:
     detail: str | None = None
 
 
-Effect = Begin | Halt | GiveBack | AckUnheld | Extend | Note
+Effect = Begin | Halt | GiveBack | AckUnheld | Extend | Pull | Note
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class EventKind(StrEnum):
     RECONNECTING = "reconnecting"  # detail: why; interval_ms: the wait
     REFUSED = "refused"  # detail: the close code's name
     FRAME_RECEIVED = "frame_received"  # frame; control and generation of a task_control; at the moment of recv
+    PULLED = "pulled"  # a legacy task that was on offer, with its lease
     ORDER_TAKEN = "order_taken"  # control, generation: the flag is set or cleared
     ORDER_STALE = "order_stale"  # generation older than the last seen: ignored
     NO_SLOT = "no_slot"

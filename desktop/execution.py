@@ -16,7 +16,8 @@ from desktop.posting import Posted
 from desktop.rest import Reason, Refused
 from desktop.results import KeptResult, failed, succeeded
 from domain.desktop_calls import CancelAnswer, InterruptAckCall, LeaseAnswer, LeaseCall
-from domain.phases import Phase, SafePoint, safe_point_before
+from domain.legacy import point_before
+from domain.phases import Phase, SafePoint, pause_point_in
 from domain.protocol import TaskAvailable
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,12 @@ class Stopwatch:
 
     phases: dict[Phase, float] = field(default_factory=dict)
     last_safe_point: float = field(default_factory=time.monotonic)
+    _longest: float = 0.0
+
+    @property
+    def longest_interval(self) -> float:
+        """Between two safe points, the one that is coming included."""
+        return max(self._longest, self.since_safe_point())
 
     def since_safe_point(self) -> float:
         return (time.monotonic() - self.last_safe_point) * 1000
@@ -74,11 +81,11 @@ class Stopwatch:
     def pass_safe_point(self) -> float:
         """The interval that ends here; the next one begins."""
         interval = self.since_safe_point()
-        self.last_safe_point = time.monotonic()
+        self.last_safe_point, self._longest = time.monotonic(), max(self._longest, interval)
         return interval
 
     def add(self, phase: Phase, began: float) -> None:
-        self.phases[phase] = (time.monotonic() - began) * 1000
+        self.phases[phase] = self.phases.get(phase, 0.0) + (time.monotonic() - began) * 1000
 
 
 class Execution:
@@ -101,7 +108,7 @@ class Execution:
             result = None if stopped is not None else self._result()
         except DriverFailure as failure:
             log.warning("task %s failed in %s: %s", self._task.task_id, self._phase, failure)
-            stopped, result = None, failed(self._task, failure, self._watch.phases)
+            stopped, result = None, failed(self._task, failure, self._watch.phases, self._watch.longest_interval)
         finally:
             await self._release()
         if result is not None:
@@ -123,19 +130,24 @@ class Execution:
     async def _drive(self) -> Ending | None:
         """All phases that the driver runs; an ending when the attempt stops at a safe point."""
         for phase in DRIVEN:
-            stopped = await self._enter(phase, safe_point_before(phase))
+            stopped = await self._enter(phase, point_before(self._task.owner, phase))
+            while stopped is None and await self._timed(phase):
+                stopped = await self._enter(phase, pause_point_in(phase))
             if stopped is not None:
                 return stopped
-            began = time.monotonic()
-            try:
-                await self._run_phase(phase)
-            finally:
-                self._watch.add(phase, began)
         return None
 
-    async def _run_phase(self, phase: Phase) -> None:
+    async def _timed(self, phase: Phase) -> bool:
+        """Run the phase, or its next step; whether a step is left."""
+        began = time.monotonic()
         try:
-            await self._tools.driver.run_phase(phase, self._task, self._context)
+            return await self._run_phase(phase)
+        finally:
+            self._watch.add(phase, began)
+
+    async def _run_phase(self, phase: Phase) -> bool:
+        try:
+            return bool(await self._tools.driver.run_phase(phase, self._task, self._context))
         except DriverFailure:
             raise
         except Exception as error:
@@ -197,14 +209,15 @@ class Execution:
             self._tools.reporter.task(
                 EventKind.SAFE_POINT_PASSED, self._task, safe_point=point, phase=self._phase, interval_ms=interval
             )
+        if phase is not self._phase or phase is DRIVEN[0]:
+            self._tools.reporter.task(EventKind.PHASE_ENTERED, self._task, phase=phase)
         self._phase = phase
-        self._tools.reporter.task(EventKind.PHASE_ENTERED, self._task, phase=phase)
 
     def _result(self) -> KeptResult:
         if self._context.answer is None:
             raise DriverFailure("no_answer")
         try:
-            return succeeded(self._task, self._context.answer, self._watch.phases)
+            return succeeded(self._task, self._context.answer, self._watch.phases, self._watch.longest_interval)
         except ValueError as error:
             # Text that JSON cannot carry, such as lone surrogates, or fields out of their bounds.
             raise DriverFailure("answer_unusable", type(error).__name__) from error

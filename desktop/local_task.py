@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from domain.lanes import Kind
+from domain.legacy import ExecutionOwner, may_yield
 from domain.phases import Phase
 from domain.protocol import HeldAttempt, TaskAvailable
 
@@ -42,6 +43,11 @@ class LocalTask:
     @property
     def publishes(self) -> bool:
         return self.frame.kind == Kind.PUBLISH
+
+    @property
+    def yields(self) -> bool:
+        """Whether an order to stop is still followed: on the legacy path only before the question has begun."""
+        return self.frame.owner != ExecutionOwner.LEGACY or may_yield(self.phase)
 
     def held(self) -> HeldAttempt:
         """The attempt as hello, sync and heartbeats list it."""

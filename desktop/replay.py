@@ -47,11 +47,21 @@ PHASE_TIMES: Final[Mapping[Phase, Spread]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left of an attempt's phase."""
+
+    phase: Phase
+    seconds: float
+
+
 class ReplayDriver:
     """Answers from a folder of recorded answers.
 
     `speed` divides every phase's time (2.0 = twice as fast); 0 takes no time at all. `sessions` is the login health
-    it claims, by platform. Failures: `no_recorded_answer`, `answer_unreadable`.
+    it claims, by platform. `profile`: how long phases take. `step`: seconds (at speed 1) after which a long phase
+    pauses, so that it can be stopped where the phase allows it; without it each phase is one piece. Failures:
+    `no_recorded_answer`, `answer_unreadable`.
     """
 
     def __init__(
@@ -61,20 +71,35 @@ class ReplayDriver:
         seed: int = 0,
         speed: float = 1.0,
         sessions: Mapping[str, str] | None = None,
+        profile: Mapping[Phase, Spread] = PHASE_TIMES,
+        step: float = math.inf,
     ) -> None:
         if not (speed >= 0 and math.isfinite(speed)):
             raise ValueError(f"speed must be a number from 0 upwards, not {speed}")
         self._answers = answers
         self._seed = seed
         self._speed = speed
+        if not step > 0:
+            raise ValueError(f"step must be positive, not {step}")
         self._sessions = dict(sessions or {})
+        self._profile = profile
+        self._step = step
 
-    async def run_phase(self, phase: Phase, task: TaskAvailable, context: RunContext) -> None:
-        """Take the phase's time; at the end of WAITING the recorded answer is there."""
-        if self._speed > 0:
-            await asyncio.sleep(self.durations(task.task_id)[phase] / self._speed)
+    async def run_phase(self, phase: Phase, task: TaskAvailable, context: RunContext) -> bool:
+        """Take the phase's time, or a step of it; at the end of WAITING the recorded answer is there."""
+        if self._speed > 0 and await self._pass_time(phase, task, context):
+            return True
         if phase is Phase.WAITING:
             context.answer = await self._answer(task)
+        return False
+
+    async def _pass_time(self, phase: Phase, task: TaskAvailable, context: RunContext) -> bool:
+        """Sleep at most a step; whether some of the phase's time is left then (kept in `context.resources`)."""
+        known = context.resources if isinstance(context.resources, _Left) else None
+        left = known.seconds if known and known.phase is phase else self.durations(task.task_id)[phase]
+        context.resources = _Left(phase, left - self._step)
+        await asyncio.sleep(min(left, self._step) / self._speed)
+        return left > self._step
 
     async def release(self, task: TaskAvailable, context: RunContext) -> None:
         """Nothing is held."""
@@ -86,7 +111,7 @@ class ReplayDriver:
     def durations(self, task_id: str) -> dict[Phase, float]:
         """Seconds of every phase at speed 1, the same for the same seed and task."""
         rng = Random(f"{self._seed}:{task_id}")
-        return {phase: spread.draw(rng) for phase, spread in PHASE_TIMES.items()}
+        return {phase: spread.draw(rng) for phase, spread in self._profile.items()}
 
     async def _answer(self, task: TaskAvailable) -> Answer:
         found = self._answers.answer_for(task.platform, task.question, self._seed)

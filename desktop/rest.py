@@ -16,6 +16,8 @@ from domain.desktop_calls import (
     InterruptAckCall,
     LeaseAnswer,
     LeaseCall,
+    PullAnswer,
+    PullCall,
     ResultAnswer,
     ResultCall,
 )
@@ -68,6 +70,7 @@ class RestPolicy:
     start: Tries = Tries(4, 10.0)
     order: Tries = Tries(6, 20.0)
     result: Tries = Tries(1, 30.0)
+    pull: Tries = Tries(1, 10.0)
 
 
 _STATUS_REASONS: Final[Mapping[int, Reason]] = {
@@ -96,6 +99,10 @@ class RestClient:
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._policy = policy or RestPolicy()
 
+    async def lease(self, call: PullCall) -> PullAnswer | Refused:
+        """Pull legacy tasks that are on offer here. One try: what a lost answer had leased runs out."""
+        return await self._call(None, "lease", call, PullAnswer, self._policy.pull)
+
     async def start(self, task_id: str, call: LeaseCall) -> LeaseAnswer | Refused:
         """queued → in_progress. Refused: lease_lost, no_slot."""
         return await self._call(task_id, "start", call, LeaseAnswer, self._policy.start)
@@ -116,12 +123,15 @@ class RestClient:
         """The answer or the failure. Refused: lease_lost, payload_too_large, unavailable."""
         return await self._call(task_id, "result", call, ResultAnswer, self._policy.result)
 
-    async def _call(self, task_id: str, action: str, call: BaseModel, kind: type[A], tries: Tries) -> A | Refused:
-        url, body = f"{self._base}/{task_id}/{action}", call.model_dump_json().encode()
+    async def _call(
+        self, task_id: str | None, action: str, call: BaseModel, kind: type[A], tries: Tries
+    ) -> A | Refused:
+        path = action if task_id is None else f"{task_id}/{action}"
+        url, body = f"{self._base}/{path}", call.model_dump_json().encode()
         try:
             response = await self._send(url, body, tries)
         except (httpx.TransportError, _TryAgain) as error:
-            log.info("%s of %s: no answer (%s)", action, task_id, type(error).__name__)
+            log.info("%s: no answer (%s)", path, type(error).__name__)
             retry_after = error.retry_after if isinstance(error, _TryAgain) else None
             return Refused(Reason.UNAVAILABLE, str(error) or type(error).__name__, retry_after)
         return _answer(response, kind)

@@ -42,11 +42,16 @@ class KeptResult(BaseModel):
         return self.model_copy(update={"call": call})
 
 
-def succeeded(task: TaskAvailable, answer: Answer, phase_times: dict[Phase, float]) -> KeptResult:
-    """The result of an answered question; over 1 MB it becomes a failure `result_too_large`."""
+def succeeded(
+    task: TaskAvailable, answer: Answer, phase_times: dict[Phase, float], longest_interval: float | None = None
+) -> KeptResult:
+    """The result of an answered question; over 1 MB it becomes a failure `result_too_large`.
+
+    `longest_interval`: between two safe points, in milliseconds.
+    """
     call = ResultCall.model_validate(
         {
-            **_identity(task, phase_times),
+            **_identity(task, phase_times, longest_interval),
             "outcome": "succeeded",
             "raw": answer.raw,
             "content_type": answer.content_type,
@@ -60,15 +65,24 @@ def succeeded(task: TaskAvailable, answer: Answer, phase_times: dict[Phase, floa
     return result
 
 
-def failed(task: TaskAvailable, failure: DriverFailure, phase_times: dict[Phase, float]) -> KeptResult:
+def failed(
+    task: TaskAvailable, failure: DriverFailure, phase_times: dict[Phase, float], longest_interval: float | None = None
+) -> KeptResult:
     """The result of a question that could not be answered; `error` is the failure's code."""
     error = failure.code if not failure.detail else f"{failure.code}: {failure.detail}"
-    values = {**_identity(task, phase_times), "outcome": "failed", "error": error[:500]}
+    values = {**_identity(task, phase_times, longest_interval), "outcome": "failed", "error": error[:500]}
     return KeptResult(task_id=task.task_id, call=ResultCall.model_validate(values))
 
 
-def _identity(task: TaskAvailable, phase_times: dict[Phase, float]) -> dict[str, object]:
-    return {"lease_token": task.lease_token, "attempt_id": task.attempt_id, "phase_times": phase_times}
+def _identity(
+    task: TaskAvailable, phase_times: dict[Phase, float], longest_interval: float | None
+) -> dict[str, object]:
+    return {
+        "lease_token": task.lease_token,
+        "attempt_id": task.attempt_id,
+        "phase_times": phase_times,
+        "safe_point_interval_ms": longest_interval,
+    }
 
 
 class ResultStore:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from desktop.board import Board
-from desktop.effects import AckUnheld, Begin, Effect, Ending, EndKind, Extend, GiveBack, Halt, Note, Verdict
+from desktop.effects import AckUnheld, Begin, Effect, Ending, EndKind, Extend, GiveBack, Halt, Note, Pull, Verdict
 from desktop.events import EventKind, Reporter
 from desktop.rest import Reason, Refused, RestClient
-from domain.desktop_calls import CancelCall, InterruptAckCall, LeaseAnswer, LeaseCall
+from domain.desktop_calls import CancelCall, InterruptAckCall, LeaseAnswer, LeaseCall, PullCall
 from domain.phases import Phase, SafePoint
 from domain.protocol import HeldTask, TaskAvailable, TaskControl
 
@@ -164,6 +164,8 @@ class Scheduler:
                 self._spawn(self._ack_unheld(effect))
             case Extend(frame):
                 self._spawn(self._extend(frame))
+            case Pull(count):
+                self._spawn(self._pull(count))
             case Note():
                 self._report(effect)
             case other:
@@ -197,6 +199,16 @@ class Scheduler:
         answer = await self._rest.interrupt_ack(effect.task_id, call)
         detail = answer.reason if isinstance(answer, Refused) else answer.result
         self._reporter.emit(EventKind.ACKED_UNHELD, task_id=effect.task_id, generation=effect.generation, detail=detail)
+
+    async def _pull(self, count: int) -> None:
+        answer = await self._rest.lease(PullCall(count=count))
+        if isinstance(answer, Refused):
+            self._post(lambda board, now: board.pull_failed(now))
+            return
+        frames, remaining = [TaskAvailable(**task.model_dump()) for task in answer.tasks], answer.remaining
+        for frame in frames:
+            self._reporter.task(EventKind.PULLED, frame, generation=frame.interrupt_generation)
+        self._post(lambda board, now: board.pulled(frames, remaining, now))
 
     async def _extend(self, frame: TaskAvailable) -> None:
         answer = await self._rest.extend(frame.task_id, LeaseCall(lease_token=frame.lease_token))

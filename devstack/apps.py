@@ -29,6 +29,7 @@ def app_environment(
         "TEMPORAL_NAMESPACE": endpoints.temporal_namespace,
         "API_PORT": str(ports.api),
         "HUB_PORT": str(ports.hub),
+        "WORKER_METRICS_PORT": str(ports.metrics),
         "RAW_STORE_URL": environ.get("RAW_STORE_URL") or raw.as_uri(),
         "JWT_DEV_KEY": environ.get("JWT_DEV_KEY") or kept_secret(state_dir / "jwt-dev.key", 32),
         "PYTHONUNBUFFERED": "1",

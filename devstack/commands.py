@@ -144,6 +144,8 @@ def _print_addresses(console: Console, state_dir: Path) -> None:
     if "api" in running.ports:
         table.add_row("API", f"http://127.0.0.1:{running.ports['api']}")
         table.add_row("desktop hub", f"ws://127.0.0.1:{running.ports['hub']}/api/desktop/ws")
+        shown = [running.ports[name] for name in ("api", "metrics") if name in running.ports]
+        table.add_row("metrics", " and ".join(f"http://127.0.0.1:{port}/metrics" for port in shown))
     table.add_row("Temporal UI", running.endpoints.temporal_ui_url or "(the given server's own)")
     table.add_row("Temporal", running.endpoints.temporal_address)
     table.add_row("PostgreSQL", without_password(running.endpoints.database_url))

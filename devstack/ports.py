@@ -17,8 +17,19 @@ VARIABLES = {
     "temporal_ui": "GIVEWAY_TEMPORAL_UI_PORT",
     "api": "GIVEWAY_API_PORT",
     "hub": "GIVEWAY_HUB_PORT",
+    "metrics": "GIVEWAY_METRICS_PORT",
 }
-PREFERRED = {"postgres": 5432, "amqp": 5672, "temporal": 7233, "temporal_ui": 8233, "api": 8080, "hub": 8081}
+PREFERRED = {
+    "postgres": 5432,
+    "amqp": 5672,
+    "temporal": 7233,
+    "temporal_ui": 8233,
+    "api": 8080,
+    "hub": 8081,
+    "metrics": 8082,
+}
+# The ports of the application's own processes, taken before anything is started.
+APP_PORTS = ("api", "hub", "metrics")
 
 # Below the ephemeral range: a remembered port must not be lent to an outgoing connection meanwhile.
 _FREE_RANGE = range(20_000, 32_000)
@@ -26,10 +37,11 @@ _FREE_RANGE = range(20_000, 32_000)
 
 @dataclass(frozen=True, slots=True)
 class AppPorts:
-    """Where the API and the hub listen."""
+    """Where the API and the hub listen, and where the worker shows its metrics (0: nowhere)."""
 
     api: int
     hub: int
+    metrics: int = 0
 
 
 def is_free(port: int) -> bool:

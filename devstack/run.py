@@ -13,6 +13,7 @@ from pathlib import Path
 from devstack.apps import app_parts
 from devstack.errors import DevstackError
 from devstack.files import write_private
+from devstack.ports import APP_PORTS
 from devstack.process import identify
 from devstack.stack import Stack
 
@@ -89,7 +90,7 @@ async def run(state_dir: Path, *, apps: bool) -> int:
 
 
 async def _serve(state_dir: Path, report: Report, stop: asyncio.Event, *, apps: bool) -> None:
-    reserve = ("api", "hub") if apps else ()
+    reserve = APP_PORTS if apps else ()
     stack = Stack(state_dir, on_progress=report.say, on_change=lambda: report.show(stack), reserve=reserve)
     async with stack:
         if apps:

@@ -11,7 +11,7 @@ from typing import Self
 from devstack import config, postgres, probes, rabbitmq, record, temporal
 from devstack.errors import ServiceUnreachable, StackRunning
 from devstack.part import Part, PartStatus
-from devstack.ports import AppPorts, PortBook
+from devstack.ports import APP_PORTS, AppPorts, PortBook
 from devstack.record import Endpoints
 from devstack.supervisor import Supervisor
 
@@ -32,7 +32,7 @@ class Stack:
     A service named by `DATABASE_URL`, `AMQP_URL` or `TEMPORAL_ADDRESS` in `environ` replaces the embedded
     one. No signal handler is installed, so it can run in any thread; that thread has to live until the
     stack is closed, because its death ends the servers. `services` limits what is started (endpoints of
-    the others are empty texts). `reserve` names ports (`api`, `hub`) to take before anything is started,
+    the others are empty texts). `reserve` names ports (`APP_PORTS`) to take before anything is started,
     so that a taken one is said at once.
     """
 
@@ -87,8 +87,8 @@ class Stack:
         return self._endpoints
 
     def app_ports(self) -> AppPorts:
-        """The ports of the API and the hub; `PortTaken` where a configured one is in use."""
-        ports = AppPorts(api=self._ports.take("api"), hub=self._ports.take("hub"))
+        """The ports of the application's processes; `PortTaken` where a configured one is in use."""
+        ports = AppPorts(**{name: self._ports.take(name) for name in APP_PORTS})
         record.publish(self.state_dir, self.endpoints, tuple(sorted(self._embedded)), self._ports.taken)
         return ports
 

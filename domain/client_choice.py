@@ -1,6 +1,6 @@
 """Which desktop gets a request or an unbound task (dispatch §10.6, 1-dispatch §1.3, §1.4 rule 6)."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -55,13 +55,6 @@ def _request_rank(
     return (-held, -client.free_slots, client.abort_rate, -healthy, client.client_id.int)
 
 
-def choose_for_task(clients: Iterable[ClientState], platform: str, queued: Callable[[UUID], int]) -> list[ClientState]:
-    """Clients for one task, best first: room left after what already waits there, then abort rate.
-
-    `queued`: how many tasks wait on a client at this moment of the round.
-    """
-    able = [client for client in clients if not client.paused and client.logged_in(platform)]
-    return sorted(
-        able,
-        key=lambda client: (queued(client.client_id) - client.free_slots, client.abort_rate, client.client_id.int),
-    )
+def room_rank(client: ClientState, queued: int) -> tuple[float, ...]:
+    """Sort key of clients for one task, best first: room left after what already waits there, then abort rate."""
+    return (queued - client.free_slots, client.abort_rate, client.client_id.int)

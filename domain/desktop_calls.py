@@ -6,7 +6,7 @@ Every call goes to `/api/desktop/tasks/{task_id}/…` with the device token as b
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +21,47 @@ class Call(BaseModel):
     """Base: unknown fields are refused, so that a typing error is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class PullCall(Call):
+    """`POST /api/desktop/tasks/lease`: take at most `count` of the legacy tasks on offer to this desktop."""
+
+    count: Annotated[int, Field(ge=1, le=64)]
+
+
+class PulledTask(BaseModel):
+    """A legacy task with its lease: the fields of a `task_available` frame, `owner` legacy, `status` leased."""
+
+    id: str
+    kind: str
+    task_id: str
+    target_client_id: str
+    priority: int
+    lane: str
+    lane_weight: int
+    status: str
+    scheduler_group_key: str | None
+    business_date: str | None
+    interrupt_generation: int
+    updated_at: datetime
+    enqueued_at: datetime
+    source: str
+    owner: str
+    attempt: int
+    attempt_id: str
+    lease_token: str
+    lease_expires_at: datetime
+    platform: str
+    question: str
+    collect_request_id: str | None = None
+    payload: dict[str, Any] = {}
+
+
+class PullAnswer(BaseModel):
+    """What was leased, the most urgent first; `remaining`: offers that still stand, for lack of a slot."""
+
+    tasks: list[PulledTask]
+    remaining: int = 0
 
 
 class LeaseCall(Call):
@@ -83,6 +124,8 @@ class ResultCall(Call):
     model: Annotated[str, Field(max_length=100)] | None = None
     request_id: Annotated[str, Field(max_length=100)] | None = None
     phase_times: PhaseTimes = {}
+    # The longest time between two safe points of the attempt: how long an order to stop might have had to wait.
+    safe_point_interval_ms: Annotated[float, Field(ge=0, le=86_400_000)] | None = None
 
 
 class ResultAnswer(BaseModel):

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from domain.errors import InvalidInput
+from domain.errors import InvalidInput, OverFuse
 from domain.lanes import MONITOR_LANES, Lane
 
 log = logging.getLogger(__name__)
@@ -85,12 +85,14 @@ class DispatchSettings:
 _DEFAULTS: Final = DispatchSettings()
 KEYS: Final = tuple(field.name for field in fields(DispatchSettings) if field.name != "fuses")
 FUSE_KEYS: Final = tuple(field.name for field in fields(Fuses))
+# More than anybody means, and still a number that every statement takes.
+_MOST: Final = 1_000_000_000
 # A zero would stop the loop that reads it, or divide by nothing.
 _AT_LEAST_ONE: Final = frozenset({"coordinator_shards", "aging_scan_seconds"})
 
 
 def check_setting(key: str, value: Any, fuses: Fuses = Fuses()) -> Any:
-    """The value in its type, or InvalidInput: unknown key, wrong type, negative, or over the fuse."""
+    """The value in its type, or InvalidInput: unknown key, wrong type, negative; OverFuse above the fuse."""
     if key not in KEYS:
         raise InvalidInput(f"there is no dispatch setting {key!r}; known are {', '.join(KEYS)}")
     typed = _typed(key, value)
@@ -98,8 +100,11 @@ def check_setting(key: str, value: Any, fuses: Fuses = Fuses()) -> Any:
         raise InvalidInput(f"{key} must be a finite number")
     if isinstance(typed, int | float) and typed < (1 if key in _AT_LEAST_ONE else 0):
         raise InvalidInput(f"{key} must not be below {1 if key in _AT_LEAST_ONE else 0}")
+    if isinstance(typed, int | float) and typed > _MOST:
+        raise InvalidInput(f"{key} must not be above {_MOST}")
     if key in FUSE_KEYS and typed > getattr(fuses, key):
-        raise InvalidInput(f"{key}={value} is over its fuse of {getattr(fuses, key):g}; lower it")
+        limit = getattr(fuses, key)
+        raise OverFuse(f"{key}={value} is over its fuse of {limit:g}; lower it", fuse=key, limit=limit)
     return typed
 
 

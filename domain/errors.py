@@ -55,6 +55,12 @@ class InvalidInput(GivewayError):
     http_status = 422
 
 
+class OverFuse(InvalidInput):
+    """A setting above the installation's hard ceiling; `fuse` and `limit` in the context name it."""
+
+    code = "over_fuse"
+
+
 class EmptyScope(InvalidInput):
     """A collect-now whose scope names no question on any platform."""
 
@@ -80,6 +86,12 @@ class Conflict(GivewayError):
     http_status = 409
 
 
+class BatchOver(Conflict):
+    """The batch is finished, cancelled, or being cancelled: it takes no more orders."""
+
+    code = "batch_over"
+
+
 class LeaseLost(Conflict):
     """The lease token is not the task's current one."""
 
@@ -96,6 +108,20 @@ class StaleGeneration(Conflict):
     """The order is older than the task's interrupt generation; recorded, not applied."""
 
     code = "stale_generation"
+
+
+class StaleVersion(GivewayError):
+    """Somebody else has changed it since it was read: read it again, then decide."""
+
+    code = "stale_version"
+    http_status = 412
+
+
+class VersionRequired(GivewayError):
+    """A change must say which version it is a change of: the `If-Match` header."""
+
+    code = "version_required"
+    http_status = 428
 
 
 class TooManyRequests(GivewayError):
@@ -142,3 +168,9 @@ class FencedOut(GivewayError):
 
     code = "fenced_out"
     http_status = 500
+
+
+class PortTaken(GivewayError):
+    """Somebody else listens there."""
+
+    code = "port_taken"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from domain.legacy import TaskId
 from domain.protocol import Heartbeat, HeldAttempt, HeldTask, Hello, TaskAvailable, TaskControl
 
 
@@ -56,8 +57,11 @@ class HubBackend(Protocol):
         """The client's tasks and pending orders; queued tasks it does not hold get a fresh lease token."""
         ...
 
-    async def grant(self, client: ClientIdentity, epoch: int, task_ids: Sequence[UUID]) -> list[TaskAvailable]:
-        """Lease the queued ones of these tasks to the client; those gone meanwhile are left out."""
+    async def grant(self, client: ClientIdentity, epoch: int, task_ids: Sequence[TaskId]) -> list[TaskAvailable]:
+        """Lease the queued ones of these tasks to the client; those gone meanwhile are left out.
+
+        A legacy task is not leased: its frame has no attempt and no token, and the client pulls it.
+        """
         ...
 
     async def pushed(self, task_ids: Sequence[UUID]) -> None:

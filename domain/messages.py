@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict
 PROCESS_QUEUE: Final = "giveway-process"
 RESIDENT_QUEUE: Final = "giveway-residents"
 SCAN_SCHEDULE_ID: Final = "scan-plans"
+TUNE_SCHEDULE_ID: Final = "tune-timeouts"
+RECONCILE_SCHEDULE_ID: Final = "reconcile"
 
 
 class SearchAttribute(StrEnum):
@@ -31,6 +33,7 @@ class SignalName(StrEnum):
 
     DISPATCHED = "dispatched"
     INTERRUPT_SETTLED = "interrupt_settled"
+    INTERRUPTS_INHERITED = "interrupts_inherited"
     CLIENT_LOST = "client_lost"
     CLIENT_BOUND = "client_bound"
     TASKS_TERMINAL = "tasks_terminal"
@@ -38,6 +41,14 @@ class SignalName(StrEnum):
     PREEMPTED = "preempted"
     RESUMED = "resumed"
     PROGRESS = "progress"
+
+
+class BatchUpdate(StrEnum):
+    """Updates of the ScheduledBatch workflow; a person may send them from the Temporal UI as well."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
 
 
 def collect_now_workflow_id(request_id: UUID) -> str:
@@ -130,12 +141,14 @@ class AcceptResult(Message):
     answer: CollectNowAnswer | None = None
     # The request's status after it: another than `accepted` when tasks were adopted, or the accept ran again.
     status: str = "accepted"
+    hint: str | None = None
     # REFUSED: the error's stable code, HTTP status and text (domain/errors.py).
     error_code: str | None = None
     error_status: int | None = None
     error_message: str | None = None
     retry_after: int | None = None
     business_date: date | None = None
+    # When to look first whether the victims have stopped; which of them is due is judged then.
     soft_timeout_ms: int = 15_000
     hard_timeout_ms: int = 45_000
     hard_deadline: datetime | None = None
@@ -157,6 +170,17 @@ class InterruptSettled(Message):
     generation: int
     settled: int
     outstanding: int
+
+
+class InterruptsInherited(Message):
+    """Signal: a request that ended has left orders to stop to this one, on a desktop where its tasks wait."""
+
+    outbox_id: int = 0
+    client_id: UUID
+    generation: int
+    interrupts: int
+    # When the victims were asked first.
+    asked_at: datetime | None = None
 
 
 class ClientLost(Message):
@@ -185,6 +209,8 @@ class TasksTerminal(Message):
     completed: int
     failed: int
     remaining: int
+    # Gone back to where they came from: a cancelled request waits for them no more.
+    returned: int = 0
 
 
 class Superseded(Message):
@@ -202,6 +228,8 @@ class RequestRef(Message):
     client_id: UUID | None = None
     generation: int | None = None
     reason: str | None = None
+    # How long the victims of this client and generation have been asked, by the workflow's clock. None: long enough.
+    waited_ms: int | None = None
 
 
 class RequestCounters(Message):
@@ -214,8 +242,12 @@ class RequestCounters(Message):
     failed: int
     target_client_id: UUID | None = None
     hint: str | None = None
+    returned: int = 0
     # Tasks or leases the effect touched.
     touched: int = 0
+    # Of victims that were asked to stop and are not past it: the time left to the first soft and hard timeout.
+    soft_in_ms: int | None = None
+    hard_in_ms: int | None = None
 
 
 class CollectNowResult(Message):
@@ -226,6 +258,7 @@ class CollectNowResult(Message):
     requested: int = 0
     completed: int = 0
     failed: int = 0
+    returned: int = 0
 
 
 # --- scheduled batches ---------------------------------------------------------------------------------------
@@ -271,6 +304,10 @@ class CarriedBatch(Message):
     recheck_at: datetime | None = None
     # The newest generation at which each client resumed: an older yield that comes late is over.
     resumed: dict[UUID, int] = {}
+    # The last (question, platform) that was created.
+    materialised_after: tuple[int, str] | None = None
+    # Cancelled by an update: what runs is waited for, and nothing else.
+    cancelling: bool = False
 
 
 class MaterialiseChunk(Message):
@@ -278,15 +315,19 @@ class MaterialiseChunk(Message):
 
     batch_id: int
     tenant_id: int
-    # Position in the ordered (question, platform) list; 0 starts.
+    # Position in the ordered (question, platform) list; 0 starts. Counts when there is no cursor: runs that began
+    # before there was one.
     offset: int = 0
     size: int = 500
+    # The last (question, platform) of the step before.
+    after: tuple[int, str] | None = None
 
 
 class MaterialisedChunk(Message):
     """Its answer; `done` when nothing is left."""
 
     next_offset: int
+    after: tuple[int, str] | None = None
     created: int
     expected: int
     done: bool
@@ -320,6 +361,12 @@ class Progress(Message):
     expected: int | None = None
 
 
+class BatchOrder(Message):
+    """Argument of the updates: who gives the order, for the audit."""
+
+    actor: str = "temporal"
+
+
 class BatchRef(Message):
     """Argument of the activities that act on one batch."""
 
@@ -327,6 +374,8 @@ class BatchRef(Message):
     tenant_id: int
     client_id: UUID | None = None
     generation: int | None = None
+    # Who gave the order that the effect carries out.
+    actor: str = "giveway"
 
 
 class BatchCounters(Message):
@@ -341,6 +390,13 @@ class BatchCounters(Message):
     # Tasks that run now: a cancelled batch waits for them.
     running: int = 0
     touched: int = 0
+    # Tasks that wait for the end of the pause.
+    held: int = 0
+    # Missed schedule slots that the batch stands for besides its own.
+    skipped_slots: int = 0
+    # The batch whose rest this one collects, and the one that collects this one's.
+    backfill_of: int | None = None
+    backfill_id: int | None = None
 
     @property
     def settled(self) -> int:
@@ -364,3 +420,97 @@ class ResidentStart(Message):
     role: str
     shard: int = 0
     rotate_after_seconds: float = 600.0
+
+
+# --- tuning --------------------------------------------------------------------------------------------------
+
+
+class TuneOrder(Message):
+    """Argument of the TuneTimeouts workflow and its activity. `dry_run`: say what would change, and change nothing."""
+
+    dry_run: bool = False
+
+
+class TunedPlatform(Message):
+    """One platform's interrupt timeouts before and after, in ms, and what they were measured from."""
+
+    platform: str
+    samples: int
+    p95_ms: float | None
+    before: tuple[int | None, int | None]
+    after: tuple[int | None, int | None]
+    # tuned | unchanged | too_few_samples | pinned
+    outcome: str
+
+
+class TuneResult(Message):
+    """What one retuning did, or would do."""
+
+    dry_run: bool
+    platforms: tuple[TunedPlatform, ...] = ()
+
+
+# --- reconcile -----------------------------------------------------------------------------------------------
+
+
+class DatabaseFixes(Message):
+    """What reconcile mended in the database: rows, by kind."""
+
+    # Leases of the legacy path that ran out.
+    legacy_leases: int = 0
+    # Business tasks held by an execution task that is missing or over.
+    freed_tasks: int = 0
+    # Live execution tasks that their waiting business task did not know of: it could not be dispatched.
+    blocked_tasks: int = 0
+    # Execution tasks without a business task that wants them, which nobody can be running.
+    orphans: int = 0
+    unknown: int = 0
+    # Results received whose message is gone.
+    never_ingested: int = 0
+    # Tasks in high, or bound to a client, for no open request.
+    stray_tasks: int = 0
+    # Orders to stop for requests that are over.
+    interrupts: int = 0
+    request_counters: int = 0
+    batch_counters: int = 0
+
+
+class WorkflowFixes(Message):
+    """What reconcile mended in Temporal: runs started, and cancels finished for runs that are over, by kind."""
+
+    request_workflows: int = 0
+    batch_workflows: int = 0
+    cancelled_requests: int = 0
+    cancelled_batches: int = 0
+    residents: int = 0
+
+
+class Findings(Message):
+    """What reconcile saw and left alone: for the eyes of operators."""
+
+    # Execution tasks that run for nobody; they end by themselves, or become `orphans` with their lease.
+    orphans_running: int = 0
+    # Effects that wait for a pump longer than a minute.
+    outbox_waiting: int = 0
+    # Kinds that could not be looked at; the log says why.
+    failed: tuple[str, ...] = ()
+
+
+class DatabaseReconciled(Message):
+    """Answer of the database's part of a reconcile."""
+
+    fixed: DatabaseFixes = DatabaseFixes()
+    found: Findings = Findings()
+
+
+class ReconcileResult(Message):
+    """What one reconcile did. `workflows` None: Temporal was not asked."""
+
+    database: DatabaseFixes
+    workflows: WorkflowFixes | None = None
+    found: Findings = Findings()
+
+    def by_kind(self) -> dict[str, int]:
+        """How many were mended, by kind; kinds are what metrics and audit call them."""
+        counts: dict[str, int] = dict(self.database)
+        return counts | (dict(self.workflows) if self.workflows else {})

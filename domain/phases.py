@@ -39,7 +39,20 @@ SAFE_POINT_BEFORE: Final[dict[Phase, SafePoint]] = {
     Phase.PARSING: SafePoint.BEFORE_PARSE,
 }
 
+# A driver that does these phases in steps may stop between two of them: nothing is sent yet, so it is the safe point
+# that the phase leads to, come early.
+PAUSE_POINT_IN: Final[dict[Phase, SafePoint]] = {
+    Phase.PREPARING: SafePoint.BEFORE_OPEN,
+    Phase.NAVIGATING: SafePoint.BEFORE_INPUT,
+    Phase.INPUTTING: SafePoint.BEFORE_SUBMIT,
+}
+
 
 def safe_point_before(phase: Phase) -> SafePoint | None:
     """The safe point passed when the phase begins, or None where stopping is not allowed."""
     return SAFE_POINT_BEFORE.get(phase)
+
+
+def pause_point_in(phase: Phase) -> SafePoint | None:
+    """The safe point between two steps of the phase, or None where stopping is not allowed."""
+    return PAUSE_POINT_IN.get(phase)

@@ -31,15 +31,16 @@ def choose_victims(
 ) -> list[Running]:
     """The tasks to interrupt. `needed`: slots that the high tasks lack (policy `needed` stops there).
 
-    A task preempted `max_preemptions` times is spared while another victim exists.
+    A task preempted `max_preemptions` times is spared while another victim exists: its turn comes when the others
+    do not make room enough. Where all were preempted as often, policy `all` takes those needed, and one at least.
     """
     ordered = sorted(running, key=victim_order)
     fresh = [task for task in ordered if task.preemptions < max_preemptions]
-    candidates = fresh or ordered
+    tired = [task for task in ordered if task.preemptions >= max_preemptions]
     match policy:
         case PreemptPolicy.ALL:
-            return candidates
+            return fresh + tired[: max(needed - len(fresh), 0 if fresh else 1)]
         case PreemptPolicy.NEEDED:
-            return candidates[: max(needed, 0)]
+            return (fresh + tired)[: max(needed, 0)]
         case _:
             assert_never(policy)

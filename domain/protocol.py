@@ -52,7 +52,11 @@ class ServerFrame(msgspec.Struct, tag_field="type", frozen=True, kw_only=True, o
 
 
 class TaskAvailable(ServerFrame, tag="task_available", frozen=True, kw_only=True):
-    """A task with its lease (dispatch §13.2 and the lease fields). Times are RFC 3339, UTC."""
+    """A task with its lease (dispatch §13.2 and the lease fields). Times are RFC 3339, UTC.
+
+    `owner` legacy with an empty `lease_token`: an offer. It has no attempt either; the desktop pulls it
+    (`POST /api/desktop/tasks/lease`) until `lease_expires_at`.
+    """
 
     kind: str
     task_id: str
@@ -76,6 +80,11 @@ class TaskAvailable(ServerFrame, tag="task_available", frozen=True, kw_only=True
     question: str
     collect_request_id: str | None = None
     payload: dict[str, Any] = {}
+
+    @property
+    def is_offer(self) -> bool:
+        """Nothing is leased yet."""
+        return not self.lease_token
 
 
 class TaskControl(ServerFrame, tag="task_control", frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from datetime import date
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -32,13 +33,24 @@ def scope_hash(
     target_client_id: UUID | None,
 ) -> str:
     """SHA-256, hex, over the canonical scope. The same click has the same hash, whatever the order of its lists."""
-    canonical = {
+    added = {"run_modes": sorted(set(run_modes)), "business_date": business_date.isoformat()}
+    return _digest(_called(scope, preempt, target_client_id) | added)
+
+
+def call_hash(scope: CollectNowScope, *, preempt: bool, target_client_id: UUID | None) -> str:
+    """The same over what the caller sent alone: an Idempotency-Key stands for a call, whatever the plans say then."""
+    return _digest(_called(scope, preempt, target_client_id))
+
+
+def _called(scope: CollectNowScope, preempt: bool, target_client_id: UUID | None) -> dict[str, Any]:
+    return {
         "keyword": scope.keyword_id,
         "questions": scope.question_ids,
         "platforms": scope.platforms,
-        "run_modes": sorted(set(run_modes)),
-        "business_date": business_date.isoformat(),
         "preempt": preempt,
         "target": str(target_client_id) if target_client_id else None,
     }
+
+
+def _digest(canonical: dict[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(canonical, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -47,6 +47,8 @@ class Case:
     request_accepted_at: datetime | None
     dispatch_attempts: int
     max_attempts: int
+    # Whether the attempt asked the text that the task asks now.
+    asked_current_text: bool = True
 
     @property
     def runs(self) -> bool:
@@ -85,12 +87,15 @@ DUPLICATE: Final = Ruling()
 
 
 def rule_success(case: Case) -> Ruling:
-    """An answer is expensive: taken from any genuine attempt, even a revoked one, while the task is unfinished."""
+    """An answer is expensive: taken from any genuine attempt, even a revoked one, while the task is unfinished.
+
+    An answer to an older wording is kept as a fact, and is none to the present one: the task goes on.
+    """
     if case.attempt_outcome == "succeeded":
         return DUPLICATE
     if case.task_status not in UNFINISHED:
         return Ruling("succeeded", "succeeded" if case.runs else None)
-    if case.satisfies_request:
+    if case.satisfies_request and case.asked_current_text:
         return Ruling("succeeded", "succeeded" if case.execution_status in LIVE else None, TaskEffect.COMPLETE)
     if not case.runs:
         return Ruling("succeeded")

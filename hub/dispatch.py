@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from domain.ids import new_uuid
+from domain.legacy import TaskId, parse_task_id
 from domain.protocol import Control, TaskControl
 from domain.transport import ClientClosed, ControlHint, DispatchMessage, TaskHint
 from hub.registry import Registry
@@ -34,12 +35,19 @@ def deliver(message: DispatchMessage, registry: Registry) -> None:
         return
     match message:
         case TaskHint():
-            session.hint(UUID(message.task_id))
+            session.hint(_task_id(message.task_id))
         case ControlHint():
             session.order(_control_frame(message))
         case ClientClosed():
             if message.epoch is None or session.epoch < message.epoch:
                 session.close(message.code, "closed by the server")
+
+
+def _task_id(text: str) -> TaskId:
+    task_id = parse_task_id(text)
+    if task_id is None:
+        raise ValueError(f"{text!r} is no task id")
+    return task_id
 
 
 def _control_frame(message: ControlHint) -> TaskControl:

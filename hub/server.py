@@ -19,6 +19,7 @@ from hub.handshake import HubConnection, admit, check_path
 from hub.ports import DispatchSource, Limits, PublishControl
 from hub.registry import Registry
 from hub.session import NO_EPOCH, Session
+from telemetry.metrics import hub_connections
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class Hub:
     async def enter(self, session: Session) -> None:
         """A session has its epoch: it replaces older ones, here and at the other hubs, and its client is bound."""
         replaced = self._registry.enter(session)
+        hub_connections.set(len(self._registry))
         if replaced is not None:
             replaced.close(CloseCode.REPLACED, "a newer connection of this client")
         if replaced is not session:
@@ -130,7 +132,9 @@ class Hub:
         if session.epoch == NO_EPOCH:
             return
         client_id = session.client.client_id
-        if self._registry.leave(session) and self._server is not None:
+        left = self._registry.leave(session)
+        hub_connections.set(len(self._registry))
+        if left and self._server is not None:
             await self._source.unbind(client_id)
         try:
             async with self.greetings:

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from domain.errors import GivewayError, Unauthorized
 from domain.hub_port import ClientIdentity, HeartbeatRecord, HubBackend
 from domain.ids import new_uuid
+from domain.legacy import TaskId
 from domain.protocol import (
     SUBPROTOCOL,
     Authenticate,
@@ -82,7 +83,7 @@ class Session:
         self._queue = FrameQueue(socket, hub.limits, hub.pushed, self._too_slow)
         self._hello: Hello | None = None
         self._wanted: Wanted | None = None
-        self._hints: dict[UUID, None] = {}
+        self._hints: dict[TaskId, None] = {}
         # What the client has, as far as it said or was told since.
         self._held: dict[str, HeldAttempt] = {}
         # Attempts that the server ended and this client was told of.
@@ -93,7 +94,7 @@ class Session:
 
     # --- from the hub ---------------------------------------------------------------------------------------------
 
-    def hint(self, task_id: UUID) -> None:
+    def hint(self, task_id: TaskId) -> None:
         """A task waits for its lease; hints that come while a grant is in flight are fetched together by the next."""
         self._hints[task_id] = None
         self._wake()
@@ -315,9 +316,11 @@ class Session:
             self._queue.put(frame, self._note_given([frame]))
 
     def _note_given(self, frames: Sequence[TaskAvailable]) -> list[UUID]:
-        for frame in frames:
+        """The execution tasks among the frames, which the client holds from now on; an offer gives it nothing yet."""
+        given = [frame for frame in frames if not frame.is_offer]
+        for frame in given:
             self._held[frame.task_id] = HeldAttempt(task_id=frame.task_id, attempt_id=frame.attempt_id, state="queued")
-        return [UUID(frame.task_id) for frame in frames]
+        return [UUID(frame.task_id) for frame in given]
 
 
 def _id() -> str:

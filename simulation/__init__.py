@@ -1,1 +1,1 @@
-"""The same domain rules in virtual time, to plan past one machine."""
+"""The dispatcher's rules in virtual time: the code of `domain/` under a day's load, to plan past one machine."""

@@ -4,7 +4,8 @@ Lock order: the tenant (advisory lock and row), the client, business tasks by id
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from math import ceil
 from uuid import UUID
@@ -13,7 +14,8 @@ import asyncpg
 
 from domain.client_choice import ClientState
 from domain.dispatch_settings import DispatchSettings
-from domain.errors import Conflict, GivewayError, TooManyRequests
+from domain.errors import Conflict, GivewayError, NotFound, TooManyRequests
+from domain.legacy import execution_owner
 from domain.messages import (
     AcceptCommand,
     AcceptOutcome,
@@ -22,8 +24,8 @@ from domain.messages import (
     SignalName,
     collect_now_workflow_id,
 )
-from domain.scope import scope_hash
-from store.accept_scope import Facts, read_brand_plans, resolve_scope
+from domain.scope import call_hash, scope_hash
+from store.accept_scope import BrandPlans, Facts, read_brand_plans, resolve_scope
 from store.client_choice import choose_request_client
 from store.database import Connection, Pool, transaction
 from store.listen import DISPATCH, wake
@@ -31,8 +33,10 @@ from store.outbox import signal, write_outbox
 from store.preemption import Preemptor, RoomMade, lock_tasks, make_room
 from store.progress import refresh_requests
 from store.promotion import Promoted, promote
-from store.settings import read_dispatch_settings, read_platform_limits
+from store.settings import PlatformLimits, read_dispatch_settings, read_platform_limits
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count
 
 SQL, LOCKS = statements("accept"), statements("locks")
 
@@ -54,32 +58,54 @@ async def accept_collect_now(pool: Pool, command: AcceptCommand) -> AcceptResult
 
 async def _accept(connection: Connection, command: AcceptCommand) -> AcceptResult:
     await connection.execute(LOCKS["lock_tenant_requests"], command.tenant_id)
-    facts = await _read_facts(connection, command)
-    earlier = await find_earlier(connection, command, facts.hash)
-    if earlier is not None:
-        return await _result(connection, earlier, facts, _outcome_of(earlier, command))
+    settings = await read_dispatch_settings(connection)
+    limits = await read_platform_limits(connection, settings)
+    earlier = await find_earlier(connection, command)
+    if isinstance(earlier, NewCall):
+        return await _create(connection, command, Facts(settings, limits, earlier.plans, earlier.hash))
+    return await _result(connection, earlier, settings, limits, _outcome_of(earlier, command))
+
+
+async def _create(connection: Connection, command: AcceptCommand, facts: Facts) -> AcceptResult:
     await _check_hourly_limit(connection, command, facts.settings)
     scope = await resolve_scope(connection, command, facts.plans)
     generation = await connection.fetchval(LOCKS["next_generation"], command.tenant_id)
     client = await choose_request_client(connection, command, facts, scope.platforms)
     await _create_request(connection, command, facts, client, generation)
-    task_ids = await scope.create_missing(connection, command, facts.plans)
-    await lock_tasks(connection, task_ids, client.client_id if client else None)
-    older = await _supersede(connection, command, task_ids)
+    path = execution_owner(command.tenant_id, facts.settings.rollout_percent)
+    task_ids = await scope.create_missing(connection, command, facts.plans, path)
+    legacy = await lock_tasks(connection, task_ids, client.client_id if client else None)
+    older = await _supersede(connection, command, client, task_ids)
     await _check_active_limit(connection, command, facts.settings)
-    promoted = await promote(connection, command, client, generation, task_ids)
+    promoted = await promote(connection, command, client, generation, task_ids, path, legacy=legacy)
     await _count_taken(connection, promoted.taken)
     room = await _make_room(connection, command, client, generation, promoted, facts.settings)
     await _record(connection, command, promoted, room)
     await refresh_requests(connection, [*older, command.request_id])
     await wake(connection, DISPATCH)
+    count(metrics.collect_now_accepts)
     row = await connection.fetchrow(SQL["read_request"], command.request_id)
     assert row is not None
-    return await _result(connection, row, facts, AcceptOutcome.ACCEPTED)
+    return await _result(connection, row, facts.settings, facts.platforms, AcceptOutcome.ACCEPTED)
 
 
-async def _read_facts(connection: Connection, command: AcceptCommand) -> Facts:
-    settings = await read_dispatch_settings(connection)
+@dataclass(frozen=True, slots=True)
+class NewCall:
+    """A call that repeats none: the brand's plans, and the scope's hash with what they add to it."""
+
+    plans: BrandPlans
+    hash: str
+
+
+async def find_earlier(connection: Connection, command: AcceptCommand) -> asyncpg.Record | NewCall:
+    """The request that this call repeats, or what makes it a new one.
+
+    An Idempotency-Key is looked up first: what became of the plans meanwhile does not matter to it. Conflict for a key
+    that came with another call, NotFound and NoDesktopPlan for a brand that cannot be collected.
+    """
+    keyed = await _find_by_key(connection, command)
+    if keyed is not None:
+        return keyed
     plans = await read_brand_plans(connection, command)
     hashed = scope_hash(
         command.scope,
@@ -88,23 +114,33 @@ async def _read_facts(connection: Connection, command: AcceptCommand) -> Facts:
         preempt=command.preempt,
         target_client_id=command.target_client_id,
     )
-    return Facts(settings, await read_platform_limits(connection, settings), plans, hashed)
-
-
-async def find_earlier(connection: Connection, command: AcceptCommand, hashed: str) -> asyncpg.Record | None:
-    """The request that this call repeats; Conflict for an Idempotency-Key that came with another scope."""
     row = await connection.fetchrow(
-        SQL["find_earlier"],
+        SQL["find_same_scope"], command.tenant_id, command.user_id, command.brand_id, hashed
+    )
+    return NewCall(plans, hashed) if row is None else row
+
+
+async def _find_by_key(connection: Connection, command: AcceptCommand) -> asyncpg.Record | None:
+    row = await connection.fetchrow(
+        SQL["find_by_key"],
         command.request_id,
         command.tenant_id,
         command.user_id,
         command.brand_id,
-        hashed,
+        _call_hash(command),
         command.idempotency_key,
     )
-    if row is not None and row["by_key"] and row["other_scope"]:
-        raise Conflict("this Idempotency-Key was used for another scope; send a new key")
+    if row is None:
+        return None
+    if row["other_call"]:
+        raise Conflict("this Idempotency-Key was used for another call; send a new key")
+    if row["workspace_id"] not in command.workspace_ids:
+        raise NotFound(f"no brand {command.brand_id}")
     return row
+
+
+def _call_hash(command: AcceptCommand) -> str:
+    return call_hash(command.scope, preempt=command.preempt, target_client_id=command.target_client_id)
 
 
 def _outcome_of(earlier: asyncpg.Record, command: AcceptCommand) -> AcceptOutcome:
@@ -150,15 +186,19 @@ async def _create_request(
         generation,
         facts.settings.request_ttl_seconds,
         facts.settings.request_hard_end_seconds,
+        _call_hash(command),
     )
 
 
-async def _supersede(connection: Connection, command: AcceptCommand, task_ids: list[int]) -> list[UUID]:
+async def _supersede(
+    connection: Connection, command: AcceptCommand, client: ClientState | None, task_ids: list[int]
+) -> list[UUID]:
     """Unfinished tasks of older requests move here; a request left with none ends and its workflow is told (step 2).
 
     Returns the open requests that hold, or held, a task of the scope.
     """
-    holders = await connection.fetch(SQL["lock_older"], task_ids, command.request_id)
+    client_id = client.client_id if client else None
+    others = await connection.fetch(SQL["lock_others"], task_ids, command.request_id, client_id)
     moved = await connection.fetch(SQL["move_from_older"], task_ids, command.request_id)
     ended = await connection.fetch(
         SQL["end_superseded"],
@@ -173,7 +213,7 @@ async def _supersede(connection: Connection, command: AcceptCommand, task_ids: l
         if row["status"] in ("superseded", "partial")
     ]
     await write_outbox(connection, signals)
-    return [row["id"] for row in holders]
+    return [row["id"] for row in others if row["is_holder"]]
 
 
 async def _count_taken(connection: Connection, taken: Counter[UUID]) -> None:
@@ -192,7 +232,9 @@ async def _make_room(
     """Steps 6 and 7. A request whose tasks all run already needs no room: nobody gives way for nothing."""
     if not command.preempt or client is None or not promoted.bound:
         return RoomMade(0, 0)
-    preemptor = Preemptor(command.tenant_id, command.request_id, client.client_id, generation, promoted.bound)
+    preemptor = Preemptor(
+        command.tenant_id, command.request_id, client.client_id, generation, promoted.bound, promoted.legacy
+    )
     return await make_room(connection, preemptor, settings)
 
 
@@ -207,9 +249,14 @@ async def _record(connection: Connection, command: AcceptCommand, promoted: Prom
     )
 
 
-async def _result(connection: Connection, row: asyncpg.Record, facts: Facts, outcome: AcceptOutcome) -> AcceptResult:
-    victims = [each["ai_platform_id"] for each in await connection.fetch(SQL["victim_platforms"], row["id"])]
-    soft, hard = _timeouts(facts, victims or facts.plans.platforms)
+async def _result(
+    connection: Connection,
+    row: asyncpg.Record,
+    settings: DispatchSettings,
+    limits: Mapping[str, PlatformLimits],
+    outcome: AcceptOutcome,
+) -> AcceptResult:
+    soft, hard = await first_timeouts(connection, row["id"], settings, limits)
     business_date: date = row["business_date"]
     return AcceptResult(
         outcome=outcome,
@@ -219,15 +266,22 @@ async def _result(connection: Connection, row: asyncpg.Record, facts: Facts, out
         soft_timeout_ms=soft,
         hard_timeout_ms=hard,
         hard_deadline=row["hard_deadline"],
+        hint=row["hint"],
     )
 
 
-def _timeouts(facts: Facts, platforms: Collection[str]) -> tuple[int, int]:
-    """The longest of the platforms whose tasks are asked to stop, in ms (dispatch §10.5)."""
-    used = [facts.platforms[name] for name in platforms if name in facts.platforms]
-    soft = [limit.soft_timeout_ms for limit in used] or [facts.settings.interrupt_soft_timeout_ms]
-    hard = [limit.hard_timeout_ms for limit in used] or [facts.settings.interrupt_hard_timeout_ms]
-    return max(soft), max(hard)
+async def first_timeouts(
+    connection: Connection, request_id: UUID, settings: DispatchSettings, limits: Mapping[str, PlatformLimits]
+) -> tuple[int, int]:
+    """When to look first whether the request's victims have stopped: the shortest soft and hard timeout, in ms.
+
+    Who is due is judged then, each victim by its own platform's timeouts as they are set at that moment (§10.5).
+    """
+    rows = await connection.fetch(SQL["awaited_platforms"], request_id)
+    used = [limits[row["ai_platform_id"]] for row in rows if row["ai_platform_id"] in limits]
+    soft = [limit.soft_timeout_ms for limit in used] or [settings.interrupt_soft_timeout_ms]
+    hard = [limit.hard_timeout_ms for limit in used] or [settings.interrupt_hard_timeout_ms]
+    return min(soft), min(hard)
 
 
 def answer_of(row: asyncpg.Record) -> CollectNowAnswer:

@@ -6,6 +6,7 @@ from datetime import date
 from domain.dispatch_settings import DispatchSettings
 from domain.errors import EmptyScope, InvalidInput, NoDesktopPlan, NotFound, ScopeTooLarge
 from domain.ids import shard_key
+from domain.legacy import ExecutionOwner
 from domain.messages import AcceptCommand
 from store.database import Connection
 from store.settings import PlatformLimits
@@ -49,8 +50,10 @@ class ResolvedScope:
         """The platforms named, once each."""
         return tuple(sorted(set(self.pair_platforms)))
 
-    async def create_missing(self, connection: Connection, command: AcceptCommand, plans: BrandPlans) -> list[int]:
-        """Create today's missing business tasks; returns the ids of all in the scope, ascending."""
+    async def create_missing(
+        self, connection: Connection, command: AcceptCommand, plans: BrandPlans, path: ExecutionOwner
+    ) -> list[int]:
+        """Create today's missing business tasks, on this path; returns the ids of all in the scope, ascending."""
         arguments = (
             command.tenant_id,
             command.brand_id,
@@ -60,7 +63,7 @@ class ResolvedScope:
             list(self.run_modes),
         )
         key = shard_key(command.tenant_id, command.brand_id, plans.business_date)
-        await connection.execute(SQL["create_missing"], *arguments, plans.workspace_id, key)
+        await connection.execute(SQL["create_missing"], *arguments, plans.workspace_id, key, path)
         rows = await connection.fetch(SQL["find_scope_tasks"], *arguments)
         return [row["id"] for row in rows]
 

@@ -9,9 +9,10 @@ from domain.dispatch_settings import DispatchSettings
 from domain.messages import SignalName, collect_now_workflow_id
 from store.client_choice import blocked_platforms, lock_client, read_clients
 from store.database import Connection
+from store.hints import judge_platforms
 from store.listen import DISPATCH, wake
 from store.outbox import signal, write_outbox
-from store.preemption import Preemptor, RoomMade, lock_tasks, make_room
+from store.preemption import Preemptor, RoomMade, lock_requests, lock_tasks, make_room
 from store.settings import read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
@@ -34,13 +35,14 @@ async def bind_request(connection: Connection, request_id: UUID, tenant_id: int)
         return None
     generation = await connection.fetchval(LOCKS["next_generation"], tenant_id)
     await lock_client(connection, chosen)
-    await lock_tasks(connection, request["task_ids"], chosen.client_id)
+    legacy = await lock_tasks(connection, request["task_ids"], chosen.client_id)
+    await lock_requests(connection, request_id, chosen.client_id)
     bound = await connection.fetchval(
         SQL["bind_waiting"], request["task_ids"], request_id, chosen.client_id, generation, sorted(chosen.logged_out)
     )
     if not bound:
         return None
-    preemptor = Preemptor(tenant_id, request_id, chosen.client_id, generation, bound)
+    preemptor = Preemptor(tenant_id, request_id, chosen.client_id, generation, bound, legacy)
     room = await make_room(connection, preemptor, settings) if request["preempt"] else RoomMade(0, 0)
     await _record(connection, preemptor, room)
     return chosen.client_id
@@ -66,4 +68,5 @@ async def _record(connection: Connection, preemptor: Preemptor, room: RoomMade) 
     }
     workflow = collect_now_workflow_id(preemptor.request_id)
     await write_outbox(connection, [signal(workflow, SignalName.CLIENT_BOUND, payload, preemptor.tenant_id)])
+    await judge_platforms(connection, [preemptor.request_id])
     await wake(connection, DISPATCH)

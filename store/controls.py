@@ -1,5 +1,8 @@
 """Orders for a desktop about one execution task, as outbox rows."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import asyncpg
 
 from domain.lanes import Lane, route_lane
@@ -8,9 +11,16 @@ from store.outbox import OutboxRow, dispatch_event
 
 
 def control_row(
-    row: asyncpg.Record, control: Control, tenant_id: int, *, generation: int | None = None, reason: str | None = None
+    row: asyncpg.Record | Mapping[str, Any],
+    control: Control,
+    tenant_id: int,
+    *,
+    generation: int | None = None,
+    reason: str | None = None,
 ) -> OutboxRow:
     """A `task_control` for the client of the execution row (`id`, `target_client_id`, `lane`).
+
+    Of a legacy task the `id` is the one on the wire, `l-{number}`.
 
     `generation` and `reason` come from the row's `interrupt_generation` and `interrupt_reason` unless given.
     """

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 
+from telemetry.effects import counted_at_commit
+
 if TYPE_CHECKING:
     Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
@@ -54,12 +56,14 @@ async def open_pool(url: str, *, size: int = 20, name: str = "giveway", command_
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
     """One short READ COMMITTED transaction on a pooled connection.
 
-    A connection cancelled inside a transaction is discarded, not returned: its state on the wire is unknown.
+    A connection cancelled inside a transaction is discarded, not returned: its state on the wire is unknown. What is
+    counted inside (`telemetry.effects`) counts at the commit.
     """
     connection = await pool.acquire(timeout=ACQUIRE_SECONDS)
     try:
-        async with connection.transaction():
-            yield connection
+        with counted_at_commit():
+            async with connection.transaction():
+                yield connection
     except asyncio.CancelledError:
         connection.terminate()
         raise

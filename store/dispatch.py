@@ -1,229 +1,218 @@
-"""The coordinator's reads and its one write (1-dispatch §1.4)."""
+"""What a round of the coordinator reads (1-dispatch §1.4): first what is urgent, then the heads of scheduled work.
 
-from collections import defaultdict
+A click's way to its desktop needs the first part alone: a few statements, whose cost follows the fleet and never the
+backlog.
+"""
+
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from typing import Final
 from uuid import UUID
 
 import asyncpg
 
-from domain.budgets import limits_of
+from domain.budgets import floor_of, limits_of
 from domain.dispatch_settings import DispatchSettings, PlatformScope
-from domain.ids import new_uuid
-from domain.lanes import MONITOR_LANES, Lane, route_lane
-from domain.rounds import EVERYBODY, Candidate, Live, Pick, RoundPlan, RoundState
-from store.client_choice import client_limits, client_state
+from domain.lanes import Lane
+from domain.room import Room, room_for_scheduled, workspaces
+from domain.round_state import Candidate, Live, RoundState
+from domain.shards import Shard
 from store.database import Connection
-from store.outbox import dispatch_event, write_outbox
-from store.settings import PlatformLimits, read_dispatch_settings, read_platform_limits
+from store.dispatch_state import candidate, live_task, round_state
+from store.quota import held_permits
+from store.settings import read_dispatch_settings, read_platform_limits
 from store.statements import statements
 
 SQL = statements("dispatch")
 
-# Heads read of each lane on each platform. Unbound ones are alike to every budget and the platform is full at its fuse,
-# so more would be read in vain; bound ones may have slots promised to their own request.
-HEADS = 10
+# Heads read of what is bound to one client on one platform: some may have slots promised to their own request, and the
+# platform is full long before.
+HEADS: Final = 10
+# Heads read of one lane of one workspace on one platform that has room for more: where many have, a full round needs no
+# more of each, and the next one goes on.
+FEWEST_HEADS: Final = 4
+# The most that one round dispatches: a longer one would keep clicks of its tenants waiting.
+MOST_PICKS: Final = 2000
+
+
+SCHEDULED_LANES: Final = (Lane.NORMAL_BOOSTED, Lane.NORMAL, Lane.RETRY)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A coordinator of several: the index of its shard, and its epoch as a resident."""
+
+    index: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one round read. `generations`: each tenant's counter at that moment."""
+    """What one round read. `generations`: each tenant's counter at that moment.
+
+    `barred`: business tasks that were left out because they could not be written lately.
+    """
 
     state: RoundState
-    candidates: list[Candidate]
+    candidates: Sequence[Candidate]
     generations: Mapping[int, int]
-    # Of each tenant's sliding minute, and EVERYBODY's: seconds until each dispatch leaves it, the oldest first.
-    windows: Mapping[int, Sequence[float]]
+    settings: DispatchSettings
+    shard: Shard
+    barred: Sequence[int] = ()
 
     @property
     def awaits_binding(self) -> bool:
         """Whether high work was seen that must be bound before it goes."""
         return any(task.awaits_client for task in self.candidates)
 
-    def frees_in(self, plan: RoundPlan) -> float | None:
-        """Seconds until the first window that refused is below its limit; None when none refused, or never."""
-        times = [_below(self.windows.get(tenant, ()), limit) for tenant, limit in plan.full_minutes.items()]
-        return min((seconds for seconds in times if seconds is not None), default=None)
-
-
-def _below(leaves_in: Sequence[float], limit: int) -> float | None:
-    if limit <= 0:
-        return None
-    return leaves_in[len(leaves_in) - limit] if len(leaves_in) >= limit else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Fleet:
-    """Who may get work now, and on which platforms."""
-
-    clients: Sequence[asyncpg.Record]
-    platforms: Mapping[str, PlatformLimits]
+    @property
+    def urgent(self) -> list[Candidate]:
+        """High work that may go as it is."""
+        return [task for task in self.candidates if task.lane is Lane.HIGH and not task.awaits_client]
 
     @property
-    def open_platforms(self) -> list[str]:
-        return [name for name, limit in self.platforms.items() if not limit.paused]
+    def urgent_alone(self) -> bool:
+        """Whether high work waits, and so little of it that the floor of scheduled work cannot matter in this round."""
+        urgent = len(self.urgent)
+        within = self.settings.fuses.cluster_per_minute - self._floor
+        return urgent > 0 and self.state.quota is None and self.state.cluster_minute + urgent <= within
 
-    def workspaces(self, tenants: Collection[int] | None = None) -> tuple[list[int], list[int]]:
-        """Tenants and workspaces of the clients, pairwise (of these tenants, or of all)."""
-        pairs = sorted({(row["tenant_id"], row["workspace_id"]) for row in self.clients})
-        kept = [pair for pair in pairs if tenants is None or pair[0] in tenants]
-        return [tenant for tenant, _ in kept], [workspace for _, workspace in kept]
+    @property
+    def scheduled_may_go(self) -> bool:
+        """Whether the minute has room for scheduled work: its share of the cluster's, or the floor beside much high.
+
+        The window says whether high is much (ADR 0020): clicks that are drained one by one, or by another coordinator,
+        count as well.
+        """
+        state = self.state
+        if state.cluster_minute < self.scheduled_share or (state.quota is not None and state.quota.scheduled > 0):
+            return True
+        below_fuse = state.cluster_minute < self.settings.fuses.cluster_per_minute
+        return below_fuse and state.scheduled_minute < self._floor
+
+    @property
+    def scheduled_share(self) -> int:
+        """Dispatches a minute at which scheduled work stops."""
+        limits = limits_of(self.settings, client_concurrency=None, client_queue_depth=None, platform=0)
+        return limits.cluster_ceiling(Lane.NORMAL)
+
+    @property
+    def _floor(self) -> int:
+        return floor_of(self.settings.cluster_per_minute, self.settings.normal_floor)
 
 
-async def read_round(connection: Connection) -> Reading:
-    """Read the state once: settings, online clients, live tasks, windows, and the head of each lane."""
+async def lock_rounds(connection: Connection) -> None:
+    """A round begins: until it ends nobody pauses anything, and no tenant changes its owner."""
+    await connection.execute(SQL["lock_rounds_shared"])
+
+
+async def read_round(connection: Connection, owner: Owner | None = None) -> Reading:
+    """Everything a round may decide on: of one coordinator's own tenants, or of all (`owner` None)."""
+    return await add_scheduled(connection, await read_urgent(connection, owner))
+
+
+async def read_urgent(connection: Connection, owner: Owner | None = None, *, barred: Collection[int] = ()) -> Reading:
+    """The fleet, what it does, its windows, and the waiting work that is high or bound to one client."""
     settings = await read_dispatch_settings(connection)
     platforms = await read_platform_limits(connection, settings)
-    fleet = _Fleet(await connection.fetch(SQL["read_online_clients"]), platforms)
-    windows = await _read_windows(connection)
-    full = _share_used_up(settings, windows)
-    heads = settings.fuses.platform_concurrency
-    lanes = MONITOR_LANES if full is None else [Lane.HIGH]
-    candidates = await _read_candidates(connection, fleet, lanes, heads)
-    normal = await _count_normal(connection, fleet, candidates, settings.retry_low_water)
-    live = await _read_live(connection)
+    shard = Shard() if owner is None else Shard(owner.index, settings.coordinator_shards)
+    permits = None if owner is None or shard.alone else await held_permits(connection, owner.index, owner.epoch)
+    live = await _read_live(connection, settings, shard)
+    fleet = await connection.fetch(SQL["read_fleet"], shard.index, shard.of)
+    limits = {name: limit.max_concurrent for name, limit in platforms.items() if not limit.paused}
+    waiting = await _read_bound(connection, fleet, list(limits), barred)
     return Reading(
-        state=_state(settings, fleet, windows, candidates, live, normal),
-        candidates=candidates,
-        generations={row["tenant_id"]: row["interrupt_generation"] for row in fleet.clients},
-        windows=windows,
+        state=replace(round_state(settings, limits, fleet, live, waiting), quota=permits),
+        candidates=waiting,
+        generations={row["tenant_id"]: row["interrupt_generation"] for row in fleet},
+        settings=settings,
+        shard=shard,
+        barred=list(barred),
     )
 
 
-async def _read_windows(connection: Connection) -> dict[int, Sequence[float]]:
-    rows = await connection.fetch(SQL["read_minutes"])
-    windows: dict[int, Sequence[float]] = {row["tenant_id"]: row["leaves_in"] for row in rows}
-    windows[EVERYBODY] = sorted(chain.from_iterable(windows.values()))
-    return windows
+async def _read_live(connection: Connection, settings: DispatchSettings, shard: Shard) -> list[Live]:
+    """What holds slots and platforms. Counted over all tenants: everybody's, and one coordinator at a time."""
+    if settings.platform_concurrency_scope is PlatformScope.GLOBAL and not shard.alone:
+        await connection.execute(SQL["lock_platforms"])
+        shard = Shard()
+    return [live_task(row) for row in await connection.fetch(SQL["read_live"], shard.index, shard.of)]
 
 
-def _share_used_up(settings: DispatchSettings, windows: Mapping[int, Sequence[float]]) -> int | None:
-    """The scheduled share of the cluster's minute if it is used up: then only high work may go."""
-    limits = limits_of(settings, client_concurrency=None, client_queue_depth=None, platform=0)
-    share = limits.cluster_ceiling(Lane.NORMAL)
-    return share if len(windows[EVERYBODY]) >= share else None
+async def _read_bound(
+    connection: Connection, fleet: Sequence[asyncpg.Record], platforms: Sequence[str], barred: Collection[int]
+) -> list[Candidate]:
+    if not fleet:
+        return []
+    clients, workspaces = [row["id"] for row in fleet], sorted({row["workspace_id"] for row in fleet})
+    rows = await connection.fetch(SQL["read_bound"], clients, workspaces, platforms, HEADS, list(barred))
+    return [candidate(row) for row in rows]
 
 
-def _state(
-    settings: DispatchSettings,
-    fleet: _Fleet,
-    windows: Mapping[int, Sequence[float]],
-    candidates: Sequence[Candidate],
-    live: Sequence[Live],
-    normal_waiting: Mapping[int, int],
-) -> RoundState:
-    return RoundState(
-        clients={row["id"]: client_state(row, settings) for row in fleet.clients},
-        limits={row["id"]: client_limits(row, settings) for row in fleet.clients},
-        platform_limits={name: fleet.platforms[name].max_concurrent for name in fleet.open_platforms},
-        live=live,
-        cluster_minute=len(windows[EVERYBODY]),
-        tenant_minute={tenant: len(leaves) for tenant, leaves in windows.items() if tenant != EVERYBODY},
-        reserved=frozenset(task.bound_to for task in candidates if task.lane is Lane.HIGH and task.bound_to),
-        paused_lanes=frozenset(Lane(name) for name in settings.paused_lanes),
-        high_waiting=_tenants_with_high(candidates, live),
-        normal_waiting=normal_waiting,
-        retry_low_water=settings.retry_low_water,
-        platforms_are_global=settings.platform_concurrency_scope is PlatformScope.GLOBAL,
-        share_used_up=_share_used_up(settings, windows),
-    )
+async def add_scheduled(connection: Connection, reading: Reading, *, look_everywhere: bool = True) -> Reading:
+    """The same reading with the heads of scheduled work, as many of each as could go.
+
+    `look_everywhere`: read one head also where nothing can go, so that it is refused and counted.
+    """
+    if not reading.scheduled_may_go:
+        return replace(reading, state=replace(reading.state, share_used_up=reading.scheduled_share))
+    rooms = room_for_scheduled(reading.state, look_everywhere=look_everywhere)
+    lanes = await _find_waiting(connection, reading.state, {room.tenant_id for room in rooms})
+    normal = await _count_normal(connection, reading, [tenant for tenant in lanes if Lane.RETRY in lanes[tenant]])
+    for tenant, waiting in normal.items():
+        if waiting >= reading.settings.retry_low_water:
+            lanes[tenant].discard(Lane.RETRY)
+    heads = await _read_heads(connection, [(room, lane) for room in rooms for lane in lanes[room.tenant_id]], reading)
+    state = replace(reading.state, normal_waiting=normal)
+    return replace(reading, state=state, candidates=[*reading.candidates, *heads])
 
 
-def _tenants_with_high(candidates: Sequence[Candidate], live: Sequence[Live]) -> frozenset[int]:
-    waiting = {task.tenant_id for task in candidates if task.lane is Lane.HIGH}
-    return frozenset(waiting | {task.tenant_id for task in live if task.lane is Lane.HIGH})
+async def _find_waiting(connection: Connection, state: RoundState, tenants: Collection[int]) -> dict[int, set[Lane]]:
+    """The lanes in which each of the tenants has work, without those that are closed to it."""
+    open_lanes = [lane.value for lane in SCHEDULED_LANES if lane not in state.paused_lanes]
+    rows = await connection.fetch(SQL["find_waiting"], sorted(tenants), open_lanes)
+    lanes: dict[int, set[Lane]] = {tenant: set() for tenant in tenants}
+    for tenant, lane in rows:
+        if lane != Lane.RETRY or tenant not in state.high_waiting:
+            lanes[tenant].add(Lane(lane))
+    return lanes
 
 
-async def _read_candidates(connection: Connection, fleet: _Fleet, lanes: Sequence[Lane], heads: int) -> list[Candidate]:
-    names = [lane.value for lane in lanes]
-    rows = await connection.fetch(SQL["read_heads"], *fleet.workspaces(), fleet.open_platforms, heads, names)
-    clients = [row["id"] for row in fleet.clients]
-    rows += await connection.fetch(SQL["read_bound_heads"], clients, fleet.open_platforms, HEADS)
-    return [
-        Candidate(
-            task_id=row["id"],
-            tenant_id=row["tenant_id"],
-            workspace_id=row["workspace_id"],
-            platform=row["ai_platform_id"],
-            lane=Lane(row["dispatch_lane"]),
-            priority=row["dispatch_priority"],
-            enqueued_at=row["enqueued_at"],
-            bound_to=row["target_client_id"],
-            request_id=row["collect_request_id"],
-            awaits_client=row["awaits_client"],
-        )
-        for row in rows
-    ]
-
-
-async def _count_normal(
-    connection: Connection, fleet: _Fleet, candidates: Sequence[Candidate], low_water: int
-) -> Mapping[int, int]:
-    """Normal work waiting, by tenant; counted only for tenants with something to retry, whom alone it concerns."""
-    retrying = {task.tenant_id for task in candidates if task.lane is Lane.RETRY}
+async def _count_normal(connection: Connection, reading: Reading, retrying: Collection[int]) -> Mapping[int, int]:
+    """Normal work that waits where it could go, up to the low-water mark of each lane, of tenants with a retry."""
     if not retrying:
         return {}
-    rows = await connection.fetch(SQL["count_normal"], *fleet.workspaces(retrying), fleet.open_platforms, low_water)
+    places = [place for place in workspaces(reading.state) if place[0] in retrying]
+    rows = await connection.fetch(
+        SQL["count_normal"],
+        [tenant for tenant, _ in places],
+        [workspace for _, workspace in places],
+        list(reading.state.platform_limits),
+        reading.settings.retry_low_water,
+    )
     return {row["tenant_id"]: row["waiting"] for row in rows}
 
 
-async def _read_live(connection: Connection) -> list[Live]:
-    return [
-        Live(
-            tenant_id=row["tenant_id"],
-            client_id=row["target_client_id"],
-            platform=row["ai_platform_id"],
-            running=row["status"] == "in_progress",
-            lane=Lane(row["lane"]),
-            interrupted_for=row["interrupt_request_id"],
-            unknown=row["status"] == "unknown",
-        )
-        for row in await connection.fetch(SQL["read_live"])
-    ]
-
-
-async def write_round(connection: Connection, picks: Sequence[Pick], generations: Mapping[int, int]) -> int:
-    """Write the picks: execution tasks, `active_task_id`, outbox rows. Returns how many were dispatched.
-
-    A tenant with an accept since the reading is left to the next round; so is a task that changed meanwhile.
-    """
-    by_tenant: dict[int, list[Pick]] = defaultdict(list)
-    for pick in picks:
-        by_tenant[pick.task.tenant_id].append(pick)
+async def _read_heads(connection: Connection, places: Sequence[tuple[Room, Lane]], reading: Reading) -> list[Candidate]:
+    if not places:
+        return []
     rows = await connection.fetch(
-        SQL["share_unchanged_tenants"], list(by_tenant), [generations[tenant] for tenant in by_tenant]
+        SQL["read_heads"],
+        [room.tenant_id for room, _ in places],
+        [room.workspace_id for room, _ in places],
+        [room.platform for room, _ in places],
+        [room.free for room, _ in places],
+        [lane.value for _, lane in places],
+        max(FEWEST_HEADS, 2 * MOST_PICKS // len(places)),
+        reading.barred,
     )
-    valid = [pick for row in rows for pick in by_tenant[row["id"]]]
-    inserted = await _insert(connection, valid)
-    await write_outbox(
-        connection,
-        [
-            dispatch_event(
-                "task_available",
-                f"monitor.{route_lane(Lane(row['lane']))}.{row['target_client_id']}",
-                {"task_id": str(row["id"]), "client_id": str(row["target_client_id"])},
-                row["tenant_id"],
-                row["target_client_id"],
-            )
-            for row in inserted
-        ],
-    )
-    return len(inserted)
+    return [candidate(row) for row in rows]
 
 
-async def _insert(connection: Connection, picks: Sequence[Pick]) -> list[asyncpg.Record]:
-    rows: list[asyncpg.Record] = await connection.fetch(
-        SQL["insert_execution_tasks"],
-        [pick.task.task_id for pick in picks],
-        [new_uuid() for _ in picks],
-        [pick.client_id for pick in picks],
-        [pick.task.lane.value for pick in picks],
-        [pick.task.bound_to for pick in picks],
-    )
-    return rows
-
-
-async def find_unbound_requests(connection: Connection) -> list[tuple[UUID, int]]:
+async def find_unbound_requests(connection: Connection, index: int | None = None) -> list[tuple[UUID, int]]:
     """Open requests (id, tenant) whose waiting tasks have no client that can take them, although another could."""
-    return [(row["id"], row["tenant_id"]) for row in await connection.fetch(SQL["find_unbound_requests"])]
+    shard = Shard()
+    if index is not None:
+        shard = Shard(index, (await read_dispatch_settings(connection)).coordinator_shards)
+    rows = await connection.fetch(SQL["find_unbound_requests"], shard.index, shard.of)
+    return [(row["id"], row["tenant_id"]) for row in rows]

@@ -3,7 +3,7 @@
 Lock order: the caller holds its execution tasks; here requests by id, then batch yields by key.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +14,8 @@ from store.database import Connection
 from store.listen import REQUESTS, wake
 from store.outbox import OutboxRow, signal, write_outbox
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count
 
 SQL = statements("interrupts")
 
@@ -34,10 +36,31 @@ async def settle_interrupts(connection: Connection, execution_ids: Collection[UU
     generations = [row["interrupt_generation"] for row in settled]
     await connection.execute(SQL["lock_requests"], requests)
     await connection.execute(SQL["count_settled"], requests)
+    count(metrics.preempt_successes, len(settled))
+    await _tell_totals(connection, requests, clients, generations)
+    return len(settled)
+
+
+async def take_over(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+    """Orders to stop that are no longer the `former_request_id`'s: it counts them as withdrawn, its workflow is told.
+
+    Rows of other victims (no former request) are passed over. The caller has the requests locked.
+    """
+    taken = [row for row in rows if row["former_request_id"] is not None]
+    if not taken:
+        return
+    requests = [row["former_request_id"] for row in taken]
+    clients = [row["target_client_id"] for row in taken]
+    await connection.execute(SQL["count_withdrawn"], requests)
+    await _tell_totals(connection, requests, clients, [row["former_generation"] for row in taken])
+
+
+async def _tell_totals(
+    connection: Connection, requests: Sequence[UUID], clients: Sequence[UUID], generations: Sequence[int]
+) -> None:
     totals = await connection.fetch(SQL["interrupt_totals"], requests, clients, generations)
     await write_outbox(connection, [_settled_signal(row) for row in totals])
     await wake(connection, REQUESTS)
-    return len(settled)
 
 
 async def lock_concerned_requests(

@@ -26,6 +26,8 @@ from store.progress import refresh_requests
 from store.releases import Release, lock_executions, release
 from store.settings import read_dispatch_settings
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count
 
 SQL = statements("leases")
 
@@ -204,6 +206,7 @@ async def _record_stale(connection: Connection, lease: LeaseRef, stop: Stop, tas
         task["interrupt_generation"],
         stop.reason,
     )
+    count(metrics.generation_mismatches)
     control = Control.INTERRUPT_REQUESTED if task["interrupt_requested"] else Control.INTERRUPT_WITHDRAWN
     await write_outbox(connection, [control_row(task, control, client.tenant_id)])
 

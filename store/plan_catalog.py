@@ -1,4 +1,4 @@
-"""Plans and the batches they became, as their tenant sees and changes them (1-dispatch §1.6)."""
+"""Plans, as their tenant sees and changes them (1-dispatch §1.6)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -105,19 +105,3 @@ async def run_plan_now(pool: Pool, reach: Reach, plan_id: int) -> None:
     await read_plan(pool, reach, plan_id)
     if await pool.fetchval(SQL["run_plan_now"], reach.tenant_id, plan_id) is None:
         raise Conflict(f"plan {plan_id} is off; switch it on first")
-
-
-# --- batches -------------------------------------------------------------------------------------------------
-
-
-async def list_batches(pool: Pool, reach: Reach, brand_id: int | None, before: int | None, limit: int) -> list[Record]:
-    """Newest first, before the given id."""
-    return await pool.fetch(SQL["list_batches"], reach.tenant_id, list(reach.workspace_ids), brand_id, before, limit)
-
-
-async def read_batch(pool: Pool, reach: Reach, batch_id: int) -> Record:
-    """NotFound for one that is missing or out of reach."""
-    row = await pool.fetchrow(SQL["read_batch"], reach.tenant_id, list(reach.workspace_ids), batch_id)
-    if row is None:
-        raise NotFound(f"no batch {batch_id}")
-    return row

@@ -1,6 +1,6 @@
 """Making room on a client for a request: abort what is queued, interrupt what runs (1-dispatch §1.5 steps 6 and 7).
 
-The caller holds the tenant, the client and, by id, the business and execution tasks concerned.
+The caller holds the tenant, the client and, by id, the business tasks, execution tasks and requests concerned.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,8 +17,12 @@ from domain.preemption import Running, choose_victims
 from domain.protocol import Control
 from store.controls import control_row
 from store.database import Connection
+from store.interrupts import take_over
+from store.legacy_preemption import advise_leased, take_back_offers
 from store.outbox import OutboxRow, signal, write_outbox
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count
 
 SQL = statements("preemption")
 
@@ -33,6 +37,8 @@ class Preemptor:
     generation: int
     # High tasks that want a slot there; policy `needed` interrupts no more than they lack.
     tasks: int
+    # Whether anything locked for it is on the legacy path; if not, nothing is asked there.
+    legacy: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,32 @@ async def make_room(connection: Connection, preemptor: Preemptor, settings: Disp
     aborted = await connection.fetch(SQL["abort_queued"], preemptor.client_id, preemptor.request_id)
     victims = await _choose(connection, preemptor, settings)
     interrupted = await connection.fetch(SQL["interrupt_running"], victims, preemptor.generation, preemptor.request_id)
+    # One that already gives way to another request is asked only once.
+    count(metrics.preempt_requests, sum(row["former_request_id"] is None for row in interrupted))
     events = [_order(row, Control.CANCELED, preemptor) for row in aborted]
     events += [_order(row, Control.INTERRUPT_REQUESTED, preemptor) for row in interrupted]
     await write_outbox(connection, events)
-    await _tell_batches(connection, preemptor, [*aborted, *interrupted])
-    return RoomMade(len(aborted), len(interrupted))
+    await take_over(connection, interrupted)
+    withdrawn, advised = await _make_legacy_room(connection, preemptor, settings) if preemptor.legacy else ([], [])
+    await _tell_batches(connection, preemptor, [*aborted, *interrupted, *withdrawn, *advised])
+    return RoomMade(len(aborted) + len(withdrawn), len(interrupted))
+
+
+async def _make_legacy_room(
+    connection: Connection, preemptor: Preemptor, settings: DispatchSettings
+) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+    """Offers taken back, and leases advised to stop: advice is no interrupt that the request waits for."""
+    withdrawn = await take_back_offers(connection, preemptor.client_id, preemptor.request_id)
+    advised = await advise_leased(
+        connection,
+        preemptor.client_id,
+        preemptor.request_id,
+        preemptor.generation,
+        settings,
+        wanted=preemptor.tasks,
+    )
+    await write_outbox(connection, [_order(row, Control.INTERRUPT_REQUESTED, preemptor) for row in advised])
+    return withdrawn, advised
 
 
 async def _choose(connection: Connection, preemptor: Preemptor, settings: DispatchSettings) -> list[UUID]:
@@ -60,22 +87,23 @@ async def _choose(connection: Connection, preemptor: Preemptor, settings: Dispat
     if not rows:
         return []
     victims = choose_victims(
-        [_running(row) for row in rows],
+        [running(row) for row in rows],
         policy=settings.preempt_policy,
-        needed=_lacking(rows[0], preemptor, settings),
+        needed=lacking(rows[0], preemptor.tasks, settings),
         max_preemptions=settings.max_preemptions,
     )
     return [victim.task_id for victim in victims]
 
 
-def _lacking(client: asyncpg.Record, preemptor: Preemptor, settings: DispatchSettings) -> int:
-    """How many slots of the client the high tasks lack."""
+def lacking(client: asyncpg.Record, tasks: int, settings: DispatchSettings) -> int:
+    """How many slots of the client (`max_concurrent`, `busy`) so many high tasks lack."""
     own, busy = client["max_concurrent"], int(client["busy"])
     slots = limits_of(settings, client_concurrency=own, client_queue_depth=None, platform=0).client_concurrency
-    return min(preemptor.tasks, slots) - max(slots - busy, 0)
+    return min(tasks, slots) - max(slots - busy, 0)
 
 
-def _running(row: asyncpg.Record) -> Running:
+def running(row: asyncpg.Record) -> Running:
+    """A running task as the choice of victims sees it."""
     phase = Phase(row["phase"]) if row["phase"] else None
     return Running(row["id"], phase, row["started_at"], row["preemptions"])
 
@@ -111,7 +139,17 @@ async def _yield(connection: Connection, preemptor: Preemptor, batch_id: int, co
     return signal(workflow, SignalName.PREEMPTED, payload, preemptor.tenant_id)
 
 
-async def lock_tasks(connection: Connection, business_ids: Collection[int], client_id: UUID | None) -> None:
-    """Lock these business tasks and those the client holds, then the client's execution rows: each by id."""
-    await connection.execute(SQL["lock_business_tasks"], list(business_ids), client_id)
+async def lock_tasks(connection: Connection, business_ids: Collection[int], client_id: UUID | None) -> bool:
+    """Lock these business tasks and those the client holds, then the client's execution rows: each by id.
+
+    Returns whether one of them is on the legacy path. The caller holds the tenant, and the client if there is one: so
+    the client is offered and leases nothing more meanwhile.
+    """
+    rows = await connection.fetch(SQL["lock_business_tasks"], list(business_ids), client_id)
     await connection.execute(SQL["lock_execution_tasks"], list(business_ids), client_id)
+    return any(row["legacy"] for row in rows)
+
+
+async def lock_requests(connection: Connection, request_id: UUID, client_id: UUID) -> None:
+    """Lock this request and those that have asked the client's tasks to stop, by id; after the tasks."""
+    await connection.execute(SQL["lock_requests"], request_id, client_id)

@@ -54,7 +54,7 @@ async def connect(pool: Pool, client: ClientIdentity, hello: Hello) -> int:
     """A new connection of the client: online, with the epoch that fences the older ones; returns the epoch.
 
     The hub itself tells the others to close theirs. Moves the tenant's generation past what the desktop has
-    seen. Its `unknown` tasks are resolved: those it holds are in progress again, the others failed an attempt.
+    seen. Its started tasks are resolved: those it holds are in progress, the others are over (ADR 0026).
     Unauthorized when the client was revoked meanwhile.
     """
     async with transaction(pool) as connection:
@@ -91,20 +91,21 @@ async def _resolve_by_hello(connection: Connection, client: ClientIdentity, held
     over = [
         row
         for row in live
-        if row["status"] == "unknown"
+        if row["status"] in ("in_progress", "unknown")
         and row["result_received_at"] is None
         and (row["id"], row["attempt_id"]) not in named
     ]
+    # Leased over an older connection, all of them: this one has not been given anything yet. What was asked to stop and
+    # runs no more has stopped.
+    gave_way = {row["id"] for row in over if not row["leased"] or row["interrupt_requested"]}
     await _end_unknown(
-        connection,
-        lost=[row["id"] for row in over if row["leased"]],
-        revoked=[row["id"] for row in over if not row["leased"]],
+        connection, lost=[row["id"] for row in over if row["id"] not in gave_way], revoked=sorted(gave_way)
     )
 
 
 async def _end_unknown(connection: Connection, *, lost: Sequence[UUID], revoked: Sequence[UUID]) -> None:
-    """Lost ones count an attempt; revoked ones gave way, which counts none."""
-    await release(connection, revoked, Release.PREEMPTED, error="revoked after the interrupt's hard timeout")
+    """Lost ones count an attempt; revoked ones gave way, which counts none, and what was never leased has none."""
+    await release(connection, revoked, Release.PREEMPTED, error="gave way, or did not in time")
     await fail_tasks(connection, lost, "the desktop no longer runs it", outcome="lease_expired")
 
 
@@ -193,26 +194,40 @@ async def make_expired_unknown(connection: Connection) -> int:
 
 async def resolve_unknown(connection: Connection) -> int:
     """Unknown tasks whose end is certain: a counted failure, or preempted where the lease had been revoked."""
-    found = await connection.fetch(SQL["resolvable_unknown"], SWEEP_LIMIT, LEASE_SECONDS)
+    return len(await end_resolvable(connection, SWEEP_LIMIT))
+
+
+async def end_resolvable(connection: Connection, limit: int) -> list[asyncpg.Record]:
+    """The same, at most `limit`; returns the execution rows that ended (`id`, `tenant_id`)."""
+    found = await connection.fetch(SQL["resolvable_unknown"], None, limit, LEASE_SECONDS)
     if not found:
-        return 0
+        return []
     await lock_executions(connection, [row["id"] for row in found])
     # Again under the locks: a heartbeat may have named one in between.
-    rows = await connection.fetch(SQL["resolvable_unknown"], SWEEP_LIMIT, LEASE_SECONDS)
-    known = {row["id"] for row in found}
-    over = [row for row in rows if row["id"] in known]
+    over = await connection.fetch(SQL["resolvable_unknown"], [row["id"] for row in found], limit, LEASE_SECONDS)
     await _end_unknown(
         connection,
         lost=[row["id"] for row in over if not row["revoked"]],
         revoked=[row["id"] for row in over if row["revoked"]],
     )
-    return len(over)
+    return over
 
 
 async def fail_never_ingested(connection: Connection) -> int:
     """Results received that never came to ingest: a counted failure. One that comes after all is still taken."""
-    rows = await connection.fetch(SQL["never_ingested"], INGEST_SECONDS, SWEEP_LIMIT)
-    return await fail_tasks(connection, [row["id"] for row in rows], "its result was received, but never ingested")
+    return len(await end_never_ingested(connection, SWEEP_LIMIT))
+
+
+async def end_never_ingested(connection: Connection, limit: int) -> list[asyncpg.Record]:
+    """The same, at most `limit`; returns the execution rows that ended (`id`, `tenant_id`)."""
+    found = await connection.fetch(SQL["never_ingested"], INGEST_SECONDS, limit, None)
+    if not found:
+        return []
+    await lock_executions(connection, [row["id"] for row in found])
+    # Again under the locks: ingest may have come in between.
+    rows = await connection.fetch(SQL["never_ingested"], INGEST_SECONDS, limit, [row["id"] for row in found])
+    await fail_tasks(connection, [row["id"] for row in rows], "its result was received, but never ingested")
+    return rows
 
 
 async def repeat_lost_hints(connection: Connection) -> int:

@@ -9,12 +9,16 @@ from uuid import UUID
 
 import asyncpg
 
+from domain.hints import WAITING_FOR_PLATFORM
 from domain.messages import SignalName, collect_now_workflow_id
 from domain.progress import crosses_step
 from store.database import Connection
+from store.hints import judge_platforms
 from store.listen import REQUESTS, wake
 from store.outbox import OutboxRow, signal, write_outbox
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import observe
 
 SQL = statements("progress")
 
@@ -43,10 +47,34 @@ async def refresh_requests(connection: Connection, request_ids: Collection[UUID]
     if cancelled:
         await connection.execute(SQL["detach_from_cancelled"], cancelled)
     after = await connection.fetch(SQL["recount_requests"], list(before))
+    for row in after:
+        _measure(before[row["id"]], row)
     rows = [event for row in after for event in _request_signals(before[row["id"]], row)]
     await write_outbox(connection, rows)
+    await judge_platforms(connection, [row["id"] for row in after if _may_wait_for_platform(row)])
     if after:
         await wake(connection, REQUESTS)
+
+
+def _measure(old: asyncpg.Record, new: asyncpg.Record) -> None:
+    """How long the request took to its first dispatch and first result, each once, by who saw it."""
+    if old["first_dispatched_at"] is None and new["first_dispatched_at"] is not None:
+        observe(metrics.first_dispatch_latency, _since_click(new, "first_dispatched_at"))
+    if old["first_result_at"] is None and new["first_result_at"] is not None:
+        observe(metrics.first_result_latency, _since_click(new, "first_result_at"))
+
+
+def _since_click(row: asyncpg.Record, name: str) -> float:
+    return float((row[name] - row["created_at"]).total_seconds() * 1000)
+
+
+def _may_wait_for_platform(row: asyncpg.Record) -> bool:
+    """Whether to look at who holds the platforms: it was so before, or nothing of the request has got anywhere."""
+    if not row["waiting"]:
+        return bool(row["hint"] == WAITING_FOR_PLATFORM)
+    settled = row["completed_task_count"] + row["failed_task_count"]
+    stuck = row["hint"] is None and row["waiting"] + settled == row["held"]
+    return bool(row["hint"] == WAITING_FOR_PLATFORM) or stuck
 
 
 def _request_signals(old: asyncpg.Record, new: asyncpg.Record) -> list[OutboxRow]:
@@ -58,11 +86,12 @@ def _request_signals(old: asyncpg.Record, new: asyncpg.Record) -> list[OutboxRow
     settled_before = old["completed_task_count"] + old["failed_task_count"]
     settled = new["completed_task_count"] + new["failed_task_count"]
     over = new["status"] not in ("accepted", "dispatching", "running")
-    if over or crosses_step(settled_before, settled, new["requested_task_count"], steps=4):
+    if over or crosses_step(settled_before, settled, new["held"], steps=4):
         payload = {
             "completed": new["completed_task_count"],
             "failed": new["failed_task_count"],
-            "remaining": new["requested_task_count"] - settled,
+            "remaining": new["held"] - settled,
+            "returned": new["returned_task_count"],
         }
         events.append(signal(workflow, SignalName.TASKS_TERMINAL, payload, new["tenant_id"]))
     return events

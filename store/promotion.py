@@ -8,10 +8,13 @@ from uuid import UUID
 import asyncpg
 
 from domain.client_choice import ClientState
+from domain.legacy import ExecutionOwner
 from domain.messages import AcceptCommand
 from domain.protocol import Control
 from store.controls import control_row
 from store.database import Connection
+from store.interrupts import take_over
+from store.legacy_preemption import adopt
 from store.outbox import OutboxRow, write_outbox
 from store.progress import BatchDelta, add_to_batches
 from store.statements import statements
@@ -24,7 +27,7 @@ class Promoted:
     """`affected`: tasks of the scope; `promoted`: moved to high; the others were being executed and are adopted.
 
     `bound`: of the promoted, those that want a slot of the request's client. `taken`: finished tasks by the request
-    that had asked for them before.
+    that had asked for them before. `legacy`: of what is locked, something is on the legacy path.
     """
 
     affected: int
@@ -32,19 +35,31 @@ class Promoted:
     adopted: int
     bound: int
     taken: Counter[UUID]
+    legacy: bool
 
 
 async def promote(
-    connection: Connection, command: AcceptCommand, client: ClientState | None, generation: int, task_ids: list[int]
+    connection: Connection,
+    command: AcceptCommand,
+    client: ClientState | None,
+    generation: int,
+    task_ids: list[int],
+    path: ExecutionOwner,
+    *,
+    legacy: bool,
 ) -> Promoted:
     """Adopt what is being executed, take back what only waits on a desktop, move the rest to high and bind it.
 
-    A task on a platform that the client is not logged in to stays unbound: another client may have it.
+    A task on a platform that the client is not logged in to stays unbound: another client may have it. What is asked
+    anew takes this path; what waits or runs keeps its own.
     """
     adopted = await connection.fetch(SQL["adopt_running"], task_ids, command.request_id, generation)
+    leased = await adopt(connection, task_ids, command.request_id, generation) if legacy else []
     returned = await connection.fetch(SQL["take_back_queued"], task_ids)
     interrupted = [row for row in adopted if row["was_interrupted"]]
-    orders = _orders(interrupted, Control.INTERRUPT_WITHDRAWN, command.tenant_id, generation)
+    await take_over(connection, interrupted)
+    advised = [row for row in leased if row["was_interrupted"]]
+    orders = _orders([*interrupted, *advised], Control.INTERRUPT_WITHDRAWN, command.tenant_id, generation)
     await write_outbox(connection, orders + _orders(returned, Control.CANCELED, command.tenant_id, generation))
     moved = await connection.fetch(
         SQL["move_to_high"],
@@ -53,14 +68,16 @@ async def promote(
         generation,
         client.client_id if client else None,
         sorted(client.logged_out) if client else [],
+        path,
     )
     await _reopen_in_batches(connection, moved)
     return Promoted(
         affected=len(task_ids),
         promoted=len(moved),
-        adopted=len(adopted),
+        adopted=len(adopted) + len(leased),
         bound=sum(row["target_client_id"] is not None for row in moved),
         taken=Counter(row["old_request_id"] for row in moved if row["was_taken"]),
+        legacy=legacy,
     )
 
 

@@ -16,6 +16,8 @@ from store.listen import DISPATCH, wake
 from store.progress import refresh_requests
 from store.settlement import settle_cancelled
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count
 
 SQL = statements("releases")
 
@@ -52,6 +54,8 @@ async def release(
         return []
     rows = await connection.fetch(SQL["abort_executions"], sorted(execution_ids), why.value, error)
     if rows:
+        if why is Release.PREEMPTED:
+            count(metrics.preempt_induced_retries, len(rows))
         await _conclude(connection, rows)
     return rows
 

@@ -3,28 +3,34 @@
 Every effect touches only tasks `where collect_request_id = mine`; on a terminal request, or repeated, it does nothing.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 
+from domain.dispatch_settings import DispatchSettings
+from domain.hints import WAITING_FOR_CURRENT_TASK, WAITING_FOR_DISPATCH, WAITING_FOR_SAFE_POINT
 from domain.messages import AcceptOutcome, AcceptResult, RequestCounters, RequestRef
 from domain.protocol import Control
-from store.accept import answer_of
+from store.accept import answer_of, first_timeouts
 from store.controls import control_row
 from store.database import Connection, Pool, transaction
+from store.handover import release_victims
+from store.hints import hint_of_undispatched, judge_platforms
 from store.interrupts import resume_batches
+from store.legacy_preemption import withdraw_orders
 from store.listen import DISPATCH, REQUESTS, wake
 from store.outbox import OutboxRow, write_outbox
 from store.progress import refresh_requests
-from store.settings import read_dispatch_settings, read_platform_limits
+from store.settings import PlatformLimits, read_dispatch_settings, read_platform_limits
 from store.settlement import settle_cancelled
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count, count_each
 
 SQL, LOCKS = statements("requests"), statements("locks")
-
-WAITING_FOR_CURRENT_TASK: Final = "waiting_for_current_task"
 
 Effect = Callable[[Connection, RequestRef], Awaitable[int]]
 
@@ -36,11 +42,39 @@ async def _apply(pool: Pool, ref: RequestRef, effect: Effect, *, to_open: bool =
         await connection.execute(SQL["lock_tenant"], ref.tenant_id)
         await connection.execute(SQL["lock_business_tasks"], ref.request_id)
         await connection.execute(SQL["lock_execution_tasks"], ref.request_id)
+        await connection.execute(SQL["lock_requests"], ref.request_id, ref.tenant_id)
         open_now = await connection.fetchval(SQL["is_open"], ref.request_id, ref.tenant_id)
         touched = await effect(connection, ref) if open_now is to_open else 0
         if touched:
             await wake(connection, DISPATCH, REQUESTS)
-        return await _read(connection, ref, touched)
+        counters = await _read(connection, ref, touched)
+        return counters if ref.waited_ms is None else counters.model_copy(update=await _time_left(connection, ref))
+
+
+async def _time_left(connection: Connection, ref: RequestRef) -> dict[str, int]:
+    """Until the first victim of the client and generation passes its soft and its hard timeout, as they are set now."""
+    asked = [limits for _, limits in await _asked(connection, ref)]
+    if not asked:
+        return {}
+    waited = ref.waited_ms or 0
+    return {
+        "soft_in_ms": max(min(each.soft_timeout_ms for each in asked) - waited, 0),
+        "hard_in_ms": max(min(each.hard_timeout_ms for each in asked) - waited, 0),
+    }
+
+
+async def _asked(connection: Connection, ref: RequestRef) -> list[tuple[UUID, PlatformLimits]]:
+    """Victims that run on, each with its platform's limits."""
+    rows = await connection.fetch(SQL["find_asked"], ref.request_id, ref.generation, ref.client_id)
+    settings = await read_dispatch_settings(connection)
+    limits = await read_platform_limits(connection, settings)
+    return [(row["id"], limits.get(row["ai_platform_id"]) or _general(settings)) for row in rows]
+
+
+def _general(settings: DispatchSettings) -> PlatformLimits:
+    """For a platform that was disabled while its task ran."""
+    soft, hard = settings.interrupt_soft_timeout_ms, settings.interrupt_hard_timeout_ms
+    return PlatformLimits(settings.platform_concurrency, soft, hard)
 
 
 async def _read(connection: Connection, ref: RequestRef, touched: int) -> RequestCounters:
@@ -54,6 +88,7 @@ async def _read(connection: Connection, ref: RequestRef, touched: int) -> Reques
         dispatched=row["dispatched_task_count"],
         completed=row["completed_task_count"],
         failed=row["failed_task_count"],
+        returned=row["returned_task_count"],
         target_client_id=row["target_client_id"],
         hint=row["hint"],
         touched=touched,
@@ -75,23 +110,23 @@ async def find_accepted(pool: Pool, ref: RequestRef) -> AcceptResult | None:
         row = await connection.fetchrow(SQL["find_accepted"], ref.request_id, ref.tenant_id)
         if row is None:
             return None
-        limits = await read_platform_limits(connection, await read_dispatch_settings(connection))
-        used = [limits[name] for name in row["platforms"] if name in limits]
-    result = AcceptResult(
+        settings = await read_dispatch_settings(connection)
+        limits = await read_platform_limits(connection, settings)
+        soft, hard = await first_timeouts(connection, ref.request_id, settings, limits)
+    return AcceptResult(
         outcome=AcceptOutcome.ACCEPTED,
         answer=answer_of(row).model_copy(update=_binding(row)),
         status=row["status"],
         business_date=row["business_date"],
+        soft_timeout_ms=soft,
+        hard_timeout_ms=hard,
         hard_deadline=row["hard_deadline"],
+        hint=row["hint"],
     )
-    if not used:
-        return result
-    soft, hard = max(each.soft_timeout_ms for each in used), max(each.hard_timeout_ms for each in used)
-    return result.model_copy(update={"soft_timeout_ms": soft, "hard_timeout_ms": hard})
 
 
 def _binding(row: asyncpg.Record) -> dict[str, Any]:
-    ended = row["interrupt_settled_count"] + row["interrupt_timed_out_count"]
+    ended = row["interrupt_settled_count"] + row["interrupt_timed_out_count"] + row["interrupt_withdrawn_count"]
     return {
         "target_client_id": row["target_client_id"],
         "interrupt_generation": row["interrupt_generation"],
@@ -105,8 +140,23 @@ async def set_hint(pool: Pool, ref: RequestRef) -> RequestCounters:
 
 
 async def _set_hint(connection: Connection, ref: RequestRef) -> int:
-    changed: int = await connection.fetchval(SQL["set_hint"], ref.request_id, ref.reason)
+    hint = ref.reason
+    if hint == WAITING_FOR_SAFE_POINT and not await _soft_is_over(connection, ref):
+        return 0
+    if hint == WAITING_FOR_DISPATCH:
+        hint = await hint_of_undispatched(connection, ref.request_id)
+        if hint is None:
+            return 0
+    changed: int = await connection.fetchval(SQL["set_hint"], ref.request_id, hint)
+    if hint is None:
+        await judge_platforms(connection, [ref.request_id])
     return changed
+
+
+async def _soft_is_over(connection: Connection, ref: RequestRef) -> bool:
+    if ref.waited_ms is None:
+        return True
+    return any(limits.soft_timeout_ms <= ref.waited_ms for _, limits in await _asked(connection, ref))
 
 
 async def release_client(pool: Pool, ref: RequestRef) -> RequestCounters:
@@ -121,15 +171,21 @@ async def _release_client(connection: Connection, ref: RequestRef) -> int:
 
 
 async def force_release(pool: Pool, ref: RequestRef) -> RequestCounters:
-    """Hard timeout: victims that did not stop become `unknown`; waiting tasks move if another client is online."""
+    """Hard timeout: victims that did not stop become `unknown`; waiting tasks move if another client is online.
+
+    Each is judged by its platform's timeout as it is set now; `hard_in_ms` says when to look at the others again.
+    """
     return await _apply(pool, ref, _force_release)
 
 
 async def _force_release(connection: Connection, ref: RequestRef) -> int:
-    revoked = await connection.fetch(SQL["revoke_victims"], ref.request_id, ref.generation, ref.client_id)
+    asked = await _asked(connection, ref)
+    due = [task for task, limits in asked if ref.waited_ms is None or limits.hard_timeout_ms <= ref.waited_ms]
+    revoked = await connection.fetch(SQL["revoke_victims"], ref.request_id, due)
     if not revoked:
         return 0
     await connection.execute(SQL["count_timed_out"], ref.request_id, len(revoked))
+    count_each(metrics.preempt_timeouts, Counter(str(row["target_client_id"]) for row in revoked))
     clients = sorted({row["target_client_id"] for row in revoked})
     if await connection.fetchval(SQL["other_client_online"], ref.request_id, clients):
         for client_id in clients:
@@ -147,6 +203,7 @@ async def expire_request(pool: Pool, ref: RequestRef) -> RequestCounters:
 async def _expire(connection: Connection, ref: RequestRef) -> int:
     if await connection.fetchval(SQL["was_dispatched"], ref.request_id):
         return 0
+    count(metrics.ttl_expired)
     return await _end(connection, ref, "timed_out", "ttl")
 
 
@@ -201,13 +258,13 @@ async def _return_queued(connection: Connection, ref: RequestRef, *, client_id: 
 
 
 async def withdraw_interrupts(pool: Pool, ref: RequestRef) -> RequestCounters:
-    """The request is over: victims that have not stopped yet go on, unless another request has asked them meanwhile."""
+    """The request is over: victims that have not stopped yet go on, unless another request waits for their slots."""
     return await _apply(pool, ref, _withdraw_interrupts, to_open=False)
 
 
 async def _withdraw_interrupts(connection: Connection, ref: RequestRef) -> int:
-    rows = await connection.fetch(SQL["withdraw_interrupts"], ref.request_id, ref.tenant_id)
-    return await write_outbox(connection, _controls(rows, Control.INTERRUPT_WITHDRAWN, ref.tenant_id))
+    advised = await withdraw_orders(connection, ref.request_id, ref.tenant_id)
+    return advised + await release_victims(connection, ref.request_id, ref.tenant_id)
 
 
 def _controls(rows: Sequence[asyncpg.Record], control: Control, tenant_id: int) -> list[OutboxRow]:

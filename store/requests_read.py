@@ -1,40 +1,32 @@
 """Reading collect-now requests: the replay before a start, their state, their list (1-dispatch §1.5)."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
 from domain.errors import NotFound
 from domain.messages import AcceptCommand, CollectNowAnswer
-from domain.scope import scope_hash
-from store.accept import answer_of, find_earlier
-from store.accept_scope import read_brand_plans
+from store.accept import NewCall, answer_of, find_earlier
 from store.catalog import Reach
 from store.database import Pool
 from store.statements import statements
 
 SQL = statements("requests_read")
 
+FAILURE_REASONS: Final = 10
+
 
 async def find_replay(pool: Pool, command: AcceptCommand) -> CollectNowAnswer | None:
     """The answer that this call repeats, without starting anything; None for a new one.
 
     The accept looks again under the tenant's lock: this read only saves a workflow. Raises NotFound for a brand out
-    of reach, NoDesktopPlan, and Conflict for an Idempotency-Key used for another scope.
+    of reach, NoDesktopPlan, and Conflict for an Idempotency-Key used for another call.
     """
     async with pool.acquire() as connection:
-        plans = await read_brand_plans(connection, command)
-        hashed = scope_hash(
-            command.scope,
-            run_modes=plans.run_modes,
-            business_date=plans.business_date,
-            preempt=command.preempt,
-            target_client_id=command.target_client_id,
-        )
-        row = await find_earlier(connection, command, hashed)
-    return None if row is None else answer_of(row)
+        earlier = await find_earlier(connection, command)
+    return None if isinstance(earlier, NewCall) else answer_of(earlier)
 
 
 async def read_request(pool: Pool, reach: Reach, request_id: UUID) -> asyncpg.Record:
@@ -43,6 +35,13 @@ async def read_request(pool: Pool, reach: Reach, request_id: UUID) -> asyncpg.Re
     if row is None:
         raise NotFound(f"no collect request {request_id}")
     return row
+
+
+async def read_failures(pool: Pool, tenant_id: int, request: asyncpg.Record) -> list[asyncpg.Record]:
+    """`reason` and `tasks` of the request's failed tasks, at most FAILURE_REASONS; empty where none has failed."""
+    if not request["failed_task_count"]:
+        return []
+    return await pool.fetch(SQL["read_failures"], tenant_id, request["request_id"], FAILURE_REASONS)
 
 
 async def list_requests(

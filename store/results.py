@@ -15,14 +15,18 @@ import asyncpg
 from domain.desktop_calls import ResultCall
 from domain.errors import LeaseLost, NotFound
 from domain.hub_port import ClientIdentity
+from domain.legacy import TaskId, wire_id
+from domain.settlement import UNFINISHED
 from store.clients import digest
-from store.database import Pool, transaction
+from store.database import Connection, Pool, transaction
 from store.interrupts import settle_interrupts
 from store.listen import DISPATCH, wake
 from store.releases import lock_executions
 from store.statements import statements
+from telemetry import metrics
+from telemetry.effects import count
 
-SQL = statements("leases")
+SQL, LEGACY = statements("leases"), statements("legacy_leases")
 
 # Ends that the server brought about while the desktop may have gone on: its answer is still worth taking.
 TAKEN_AWAY: Final = frozenset({"lease_expired", "revoked"})
@@ -36,7 +40,7 @@ class ResultTarget:
     """
 
     attempt_id: UUID
-    task_id: UUID
+    task_id: TaskId
     monitor_task_id: int
     tenant_id: int
     client_id: UUID
@@ -45,19 +49,22 @@ class ResultTarget:
     received_at: datetime
 
 
-async def find_attempt_for_result(pool: Pool, client: ClientIdentity, task_id: UUID, call: ResultCall) -> ResultTarget:
+async def find_attempt_for_result(
+    pool: Pool, client: ClientIdentity, task_id: TaskId, call: ResultCall
+) -> ResultTarget:
     """The genuine attempt of this token. NotFound for a task not of the client; LeaseLost when nothing may come of it.
 
     Taken from the current lease, also when it ran out unnoticed; a success also from a lease that was revoked or
     expired, while the business task is unfinished and the attempt satisfies the request that wants it.
     """
+    sql = LEGACY if isinstance(task_id, int) else SQL
     tenant, token = client.tenant_id, digest(call.lease_token)
     row = await pool.fetchrow(
-        SQL["find_result_attempt"], call.attempt_id, task_id, tenant, client.client_id, token
+        sql["find_result_attempt"], call.attempt_id, task_id, tenant, client.client_id, token
     )  # fmt: skip
     if row is None:
-        if await pool.fetchval(SQL["find_task"], task_id, tenant, client.client_id) is None:
-            raise NotFound(f"no task {task_id}")
+        if not await pool.fetchval(sql["find_task"], task_id, tenant, client.client_id):
+            raise NotFound(f"no task {wire_id(task_id)}")
         raise LeaseLost("no lease of this task has that attempt and token; drop the result")
     duplicate = row["result_received_at"] is not None
     if not duplicate and not _may_come(row, call.outcome):
@@ -79,22 +86,46 @@ def _may_come(row: asyncpg.Record, outcome: str) -> bool:
         return False
     if row["ended_at"] is None:
         return bool(row["is_current"]) and row["execution_status"] in ("in_progress", "unknown")
-    late = outcome == "succeeded" and row["outcome"] in TAKEN_AWAY and row["task_status"] == "pending"
+    late = outcome == "succeeded" and row["outcome"] in TAKEN_AWAY and row["task_status"] in UNFINISHED
     accepted = row["request_accepted_at"]
     return late and (accepted is None or row["started_at"] >= accepted or row["source"] == "collect_now")
 
 
-async def mark_result_received(pool: Pool, target: ResultTarget, phase_times: Mapping[str, float]) -> bool:
+async def mark_result_received(
+    pool: Pool, target: ResultTarget, phase_times: Mapping[str, float], longest_interval_ms: float | None = None
+) -> bool:
     """The broker has it: the lease is over and the slot free, a pending interrupt is settled. False: it was so before.
 
-    `phase_times` in milliseconds by phase.
+    `phase_times` in milliseconds by phase. `longest_interval_ms`: between two safe points, for the weekly tuning.
     """
     async with transaction(pool) as connection:
-        await lock_executions(connection, [target.task_id])
+        await _lock(connection, target.task_id)
         times = dict(phase_times)
-        if await connection.fetchval(SQL["mark_attempt_received"], target.attempt_id, times, target.tenant_id) is None:
+        marked = await connection.fetchval(
+            SQL["mark_attempt_received"], target.attempt_id, times, target.tenant_id, longest_interval_ms
+        )
+        if marked is None:
             return False
-        if await connection.fetchval(SQL["mark_task_received"], target.task_id, target.attempt_id) is not None:
-            await settle_interrupts(connection, [target.task_id])
-            await wake(connection, DISPATCH)
+        await _free_slot(connection, target.task_id, target.attempt_id)
+        count(metrics.results_received)
         return True
+
+
+async def _lock(connection: Connection, task_id: TaskId) -> None:
+    if isinstance(task_id, int):
+        await connection.execute(LEGACY["lock_tasks"], [task_id])
+    else:
+        await lock_executions(connection, [task_id])
+
+
+async def _free_slot(connection: Connection, task_id: TaskId, attempt_id: UUID) -> None:
+    """The task waits for its ingest alone, if this attempt still held it."""
+    if isinstance(task_id, int):
+        held = await connection.fetchval(LEGACY["mark_received"], task_id, attempt_id)
+    else:
+        held = await connection.fetchval(SQL["mark_task_received"], task_id, attempt_id)
+    if held is None:
+        return
+    if isinstance(task_id, UUID):
+        await settle_interrupts(connection, [task_id])
+    await wake(connection, DISPATCH)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from domain.dispatch_settings import DispatchSettings, check_fuse, check_setting, from_rows, fuses_from_rows
+from domain.errors import StaleVersion
 from store.database import Connection
 from store.listen import DISPATCH, wake
 from store.statements import statements
@@ -46,9 +47,26 @@ def _limits(row: Any, settings: DispatchSettings) -> PlatformLimits:
     )
 
 
-async def write_dispatch_setting(connection: Connection, key: str, value: Any, *, actor: str) -> int:
-    """Set one hot setting and audit it; returns its new version. InvalidInput for a bad key, type, or over the fuse."""
+async def lock_settings(connection: Connection) -> None:
+    """Changes of hot settings and pauses go one after the other: a version that was checked stays the current one.
+
+    No round of the coordinator runs meanwhile: the next one knows the new value. Best taken before other locks.
+    """
+    await connection.execute(SQL["lock_settings"])
+
+
+async def write_dispatch_setting(
+    connection: Connection, key: str, value: Any, *, actor: str, expected: int | None = None
+) -> int:
+    """Set one hot setting and audit it; returns its new version.
+
+    InvalidInput for a bad key or type, OverFuse, and StaleVersion unless its version is `expected` (0: never set).
+    """
+    await lock_settings(connection)
     typed = check_setting(key, value, (await read_dispatch_settings(connection)).fuses)
+    current: int = await connection.fetchval(SQL["setting_version"], key)
+    if expected is not None and expected != current:
+        raise StaleVersion(f"{key} is at version {current}, not {expected}; read it again", version=current)
     version: int = await connection.fetchval(SQL["write_dispatch_setting"], key, typed, actor)
     await wake(connection, DISPATCH)
     return version

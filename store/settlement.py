@@ -133,7 +133,7 @@ async def _cancel_replaced(connection: Connection, task_ids: Sequence[int]) -> l
         return []
     aborted = await connection.fetch(SQL["abort_replaced"], task_ids)
     superseded = await connection.fetch(SQL["supersede_attempts"], task_ids)
-    told = {(row["id"], row["target_client_id"]): row for row in chain(superseded, aborted)}
+    told = {(str(row["id"]), row["target_client_id"]): row for row in chain(superseded, aborted)}
     await write_outbox(connection, [_canceled(row) for _, row in sorted(told.items())])
     return aborted
 
@@ -145,7 +145,8 @@ def _canceled(row: asyncpg.Record) -> OutboxRow:
 async def _count(connection: Connection, tasks: Sequence[asyncpg.Record], closed: Sequence[asyncpg.Record]) -> None:
     """Counters of requests and batches, and interrupts that are settled because their victim's slot came free.
 
-    What a cancelled request let go of may be a cancelled batch's: skipped after the recount, counted with the rest.
+    What a cancelled request let go of may be a cancelled or paused batch's: skipped or held after the recount, the
+    skipped counted with the rest.
     """
     requests = {row["collect_request_id"] for row in tasks if row["collect_request_id"] is not None}
     executions = [row["id"] for row in closed]
@@ -164,7 +165,7 @@ def _batches(tasks: Sequence[asyncpg.Record], effect: TaskEffect) -> Counter[int
 
 
 async def settle_cancelled(connection: Connection, task_ids: Collection[int]) -> None:
-    """Those of these waiting tasks whose batch was cancelled are `skipped` and counted there: nobody dispatches them.
+    """What came back to a cancelled batch is `skipped` and counted there, to a paused one held: nobody dispatches it.
 
     For whoever gives tasks back without a result; the caller holds the tasks and their requests.
     """

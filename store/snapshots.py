@@ -116,9 +116,10 @@ def _verdict(item: HeldAttempt, kept: dict[UUID, asyncpg.Record]) -> HeldTask:
 async def find_taken_away(pool: Pool, beats: Sequence[HeartbeatRecord]) -> dict[UUID, frozenset[UUID]]:
     """By client, the attempts which its beat lists though the server has ended them: it does not know yet."""
     held = [
-        (beat.client_id, attempt, phase)
+        (beat.client_id, attempt, item.phase if item.phase in PHASES else None)
         for beat in beats
-        for _, attempt, phase in held_rows([*beat.heartbeat.running, *beat.heartbeat.queued])
+        for item in [*beat.heartbeat.running, *beat.heartbeat.queued]
+        if (attempt := parse_uuid(item.attempt_id)) is not None
     ]
     if not held:
         return {}

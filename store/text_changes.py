@@ -18,7 +18,8 @@ from store.listen import DISPATCH, wake
 from store.outbox import write_outbox
 from store.progress import BatchDelta, add_to_batches, refresh_requests
 from store.releases import Release, release
-from store.settlement import mark_projections
+from store.rollout import path_of_new_work
+from store.settlement import mark_projections, settle_cancelled
 from store.statements import statements
 
 SQL = statements("text_changes")
@@ -35,9 +36,12 @@ async def ask_anew(connection: Connection, tenant_id: int, question_id: int) -> 
     requests = {row["collect_request_id"] for row in tasks} - {None}
     await lock_concerned_requests(connection, requests, queued)
     await connection.execute(SQL["renew_waiting"], ids)
-    reopened = await connection.fetch(SQL["reopen_finished"], ids)
+    path = await path_of_new_work(connection, tenant_id)
+    reopened = await connection.fetch(SQL["reopen_finished"], ids, path)
     await refresh_requests(connection, requests)
     await _count_reopened(connection, reopened)
+    # In a paused batch it is held.
+    await settle_cancelled(connection, [row["id"] for row in reopened])
     await _take_back(connection, tenant_id, queued)
     await wake(connection, DISPATCH)
 

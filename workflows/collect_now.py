@@ -8,16 +8,16 @@ killed before it answered, a reset) finds it in the row.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
-from uuid import UUID
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.requests import RequestActivities
+    from domain.hints import WAITING_FOR_DISPATCH, WAITING_FOR_SAFE_POINT
     from domain.messages import (
         AcceptCommand,
         AcceptOutcome,
@@ -28,23 +28,17 @@ with workflow.unsafe.imports_passed_through():
         CollectNowStart,
         Dispatched,
         InterruptSettled,
+        InterruptsInherited,
         RequestCounters,
         RequestRef,
-        SearchAttribute,
         Superseded,
         TasksTerminal,
     )
     from workflows.alarm import Alarm
-    from workflows.request_state import WAITING_FOR_SAFE_POINT, RequestState
+    from workflows.request_state import Interrupt, RequestState
+    from workflows.request_view import RequestView
 
 ACCEPT_WITHIN = timedelta(seconds=10)
-
-TENANT = SearchAttributeKey.for_keyword(SearchAttribute.TENANT)
-BRAND = SearchAttributeKey.for_keyword(SearchAttribute.BRAND)
-CLIENT = SearchAttributeKey.for_keyword(SearchAttribute.CLIENT)
-BUSINESS_DATE = SearchAttributeKey.for_keyword(SearchAttribute.BUSINESS_DATE)
-STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
-GENERATION = SearchAttributeKey.for_int(SearchAttribute.GENERATION)
 
 RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5))
 
@@ -62,7 +56,7 @@ class CollectNow:
         self._state = RequestState()
         self._news = False
         self._closing = False
-        self._shown = self._state.searchable
+        self._view = RequestView(start, self._state)
         self._alarm = Alarm()
 
     @workflow.run
@@ -133,6 +127,12 @@ class CollectNow:
             self._state.settle(signal, workflow.now())
 
     @workflow.signal
+    def interrupts_inherited(self, signal: InterruptsInherited) -> None:
+        """A request that is over has left its victims to this one."""
+        if self._is_new(signal.outbox_id):
+            self._state.inherit(signal, workflow.now())
+
+    @workflow.signal
     def client_lost(self, signal: ClientLost) -> None:
         """30 s of silence on the client."""
         if self._is_new(signal.outbox_id):
@@ -162,10 +162,9 @@ class CollectNow:
         await self._wait_for_accept()
         accepted = self._state.accepted
         if accepted is None or accepted.outcome is not AcceptOutcome.ACCEPTED:
-            self._state.status = _nothing_to_follow(accepted)
-            workflow.upsert_search_attributes([*self._owner(), STATUS.value_set(self._state.status)])
+            self._state.status = self._view.show_nothing(accepted)
             return CollectNowResult(status=self._state.status)
-        self._show_accepted(accepted)
+        self._view.show_accepted(accepted)
         while not self._state.ended:
             await self._wait_for_news()
             await self._act()
@@ -202,12 +201,12 @@ class CollectNow:
         await self._warn_if_undispatched()
         await self._chase_interrupts()
         await self._end_if_due()
-        self._show()
+        self._view.show()
 
     async def _release_lost_clients(self) -> None:
         while self._state.lost_clients:
             client_id = self._state.lost_clients.pop(0)
-            await self._apply(RequestActivities.release_client, client_id=client_id)
+            await self._apply(RequestActivities.release_client, self._ref(client_id=client_id))
             if self._state.client_id == client_id:
                 self._state.client_id = None
 
@@ -216,25 +215,38 @@ class CollectNow:
         if state.dispatched or state.warned or workflow.now() < self._state.warn_at:
             return
         state.warned = True
-        hint = "waiting_for_platform" if state.client_id else "waiting_for_client"
-        await self._apply(RequestActivities.set_request_hint, reason=hint)
+        await self._hint(WAITING_FOR_DISPATCH)
         if not state.dispatched:
             workflow.logger.warning("nothing dispatched within 30 s")
 
     async def _chase_interrupts(self) -> None:
         now = workflow.now()
         for (client_id, generation), asked in list(self._state.interrupts.items()):
+            late = self._ref(client_id=client_id, generation=generation, waited_ms=asked.waited_ms(now))
             if asked.outstanding and not asked.soft_noted and now >= self._state.soft_at(asked):
-                asked.soft_noted = True
-                await self._apply(RequestActivities.set_request_hint, reason=WAITING_FOR_SAFE_POINT)
+                await self._note_soft(asked, late, now)
             if asked.outstanding and not asked.released and now >= self._state.hard_at(asked):
-                asked.released = True
-                effect = RequestActivities.force_release
-                revoked = await self._apply(effect, client_id=client_id, generation=generation)
-                if revoked:
-                    workflow.logger.error("interrupt not settled at the hard timeout; %d leases revoked", revoked)
+                await self._release(asked, late, now)
         if self._state.hint == WAITING_FOR_SAFE_POINT and not self._state.waits_for_safe_point:
-            await self._apply(RequestActivities.set_request_hint, reason=None)
+            await self._hint(None)
+
+    async def _note_soft(self, asked: Interrupt, late: RequestRef, now: datetime) -> None:
+        """The hint, if a victim is late by the timeouts set now; else it is looked at again when the first one is."""
+        effect = RequestActivities.set_request_hint
+        counters = await self._apply(effect, late.model_copy(update={"reason": WAITING_FOR_SAFE_POINT}))
+        asked.soft_noted = not counters.soft_in_ms
+        asked.look_again(counters, now)
+
+    async def _release(self, asked: Interrupt, late: RequestRef, now: datetime) -> None:
+        """Victims that are late by the timeouts set now lose their leases; the others are looked at again."""
+        counters = await self._apply(RequestActivities.force_release, late)
+        asked.released = counters.hard_in_ms is None
+        asked.look_again(counters, now)
+        if counters.touched:
+            workflow.logger.error("interrupt not settled at the hard timeout; %d leases revoked", counters.touched)
+
+    async def _hint(self, reason: str | None) -> None:
+        await self._apply(RequestActivities.set_request_hint, self._ref(reason=reason))
 
     async def _end_if_due(self) -> None:
         state, now = self._state, workflow.now()
@@ -257,28 +269,29 @@ class CollectNow:
                 await self._apply(RequestActivities.cancel_request)
             await self._end_if_due()
             if not self._state.ended:
-                self._show()
+                self._view.show()
                 await self._wait_for_news()
         self._conclude()
 
     def _conclude(self) -> CollectNowResult:
         state = self._state
-        self._show()
+        self._view.show()
         return CollectNowResult(
-            status=state.status, requested=state.requested, completed=state.completed, failed=state.failed
+            status=state.status,
+            requested=state.requested,
+            completed=state.completed,
+            failed=state.failed,
+            returned=state.returned,
         )
 
-    async def _apply(
-        self, effect: Effect, *, client_id: UUID | None = None, generation: int | None = None, reason: str | None = None
-    ) -> int:
-        """Run one effect and take over what the request is after it; returns how many rows it touched."""
-        ref = self._ref().model_copy(update={"client_id": client_id, "generation": generation, "reason": reason})
-        counters = await self._run(effect, ref)
+    async def _apply(self, effect: Effect, ref: RequestRef | None = None) -> RequestCounters:
+        """Run one effect and take over what the request is after it."""
+        counters = await self._run(effect, ref or self._ref())
         self._state.take_over(counters)
-        return counters.touched
+        return counters
 
-    def _ref(self) -> RequestRef:
-        return RequestRef(request_id=self._start.request_id, tenant_id=self._start.tenant_id)
+    def _ref(self, **given: Any) -> RequestRef:
+        return RequestRef(request_id=self._start.request_id, tenant_id=self._start.tenant_id, **given)
 
     async def _run(
         self, activity: Callable[[RequestActivities, RequestRef], Coroutine[Any, Any, Answer]], ref: RequestRef
@@ -286,39 +299,3 @@ class CollectNow:
         return await workflow.execute_local_activity_method(
             activity, ref, start_to_close_timeout=timedelta(seconds=10), retry_policy=RETRY
         )
-
-    # --- what operators see ----------------------------------------------------------------------------------
-
-    def _show_accepted(self, accepted: AcceptResult) -> None:
-        workflow.upsert_search_attributes(
-            [
-                *self._owner(),
-                BUSINESS_DATE.value_set(str(accepted.business_date)),
-                *self._current(),
-            ]
-        )
-        self._show()
-
-    def _owner(self) -> list[SearchAttributeUpdate[str]]:
-        return [TENANT.value_set(str(self._start.tenant_id)), BRAND.value_set(str(self._start.brand_id))]
-
-    def _current(self) -> list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int]]:
-        self._shown = self._state.searchable
-        status, client_id, generation = self._shown
-        return [
-            STATUS.value_set(status),
-            CLIENT.value_set(str(client_id) if client_id else "none"),
-            GENERATION.value_set(generation),
-        ]
-
-    def _show(self) -> None:
-        workflow.set_current_details(self._state.summary())
-        if self._shown != self._state.searchable:
-            workflow.upsert_search_attributes(self._current())
-
-
-def _nothing_to_follow(accepted: AcceptResult | None) -> str:
-    """The status of a run whose call came to nothing, or to another run."""
-    if accepted is None:
-        return "abandoned"
-    return "duplicate" if accepted.outcome is AcceptOutcome.REPLAYED else "refused"

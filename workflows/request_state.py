@@ -11,6 +11,7 @@ from domain.messages import (
     ClientLost,
     CollectNowAnswer,
     InterruptSettled,
+    InterruptsInherited,
     RequestCounters,
     TasksTerminal,
 )
@@ -20,17 +21,33 @@ WARN_UNDISPATCHED_AFTER: Final = timedelta(seconds=30)
 FIRST_RECHECK: Final = timedelta(seconds=30)
 OPEN_STATUSES: Final = frozenset({"starting", "accepted", "dispatching", "running"})
 BEFORE_ALL: Final = datetime.min.replace(tzinfo=UTC)
-WAITING_FOR_SAFE_POINT: Final = "waiting_for_safe_point"
 
 
 @dataclass
 class Interrupt:
-    """Orders to stop, given to one client at one generation."""
+    """Orders to stop, given to one client at one generation.
+
+    `soft_ms` and `hard_ms`: when to look again, counted from `asked_at`; None: as the accept said.
+    """
 
     asked_at: datetime
     outstanding: int
     soft_noted: bool = False
     released: bool = False
+    soft_ms: int | None = None
+    hard_ms: int | None = None
+
+    def waited_ms(self, now: datetime) -> int:
+        """How long the victims have had, by the workflow's clock."""
+        return max(int((now - self.asked_at) / timedelta(milliseconds=1)), 0)
+
+    def look_again(self, counters: RequestCounters, now: datetime) -> None:
+        """Take over the timeouts that are set now: another moment may be the first at which somebody is late."""
+        waited = self.waited_ms(now)
+        if counters.soft_in_ms is not None and not self.soft_noted:
+            self.soft_ms = waited + counters.soft_in_ms
+        if counters.hard_in_ms is not None:
+            self.hard_ms = waited + counters.hard_in_ms
 
 
 @dataclass
@@ -44,6 +61,7 @@ class RequestState:
     dispatched: int = 0
     completed: int = 0
     failed: int = 0
+    returned: int = 0
     client_id: UUID | None = None
     generation: int = 0
     accepted_at: datetime | None = None
@@ -83,7 +101,7 @@ class RequestState:
         if result.outcome is not AcceptOutcome.ACCEPTED or result.answer is None:
             return
         answer = result.answer
-        self.status, self.accepted_at = result.status, now
+        self.status, self.hint, self.accepted_at = result.status, result.hint, now
         if self.ended:
             # Accepted again by a run that was reset: the row has the counters too.
             self.status, self.said_to_end = "running", True
@@ -133,10 +151,16 @@ class RequestState:
         if interrupts:
             self.interrupts.setdefault((client_id, generation), Interrupt(now, interrupts))
 
+    def inherit(self, signal: InterruptsInherited, now: datetime) -> None:
+        """A request that is over has left its victims on this client to us."""
+        key = (signal.client_id, signal.generation)
+        asked = self.interrupts.setdefault(key, Interrupt(min(signal.asked_at or now, now), 0))
+        asked.outstanding += signal.interrupts
+
     def count(self, signal: TasksTerminal) -> None:
         """Totals of the request."""
-        self.completed, self.failed = signal.completed, signal.failed
-        self.requested = signal.completed + signal.failed + signal.remaining
+        self.completed, self.failed, self.returned = signal.completed, signal.failed, signal.returned
+        self.requested = signal.completed + signal.failed + signal.remaining + signal.returned
         self.said_to_end = self.said_to_end or signal.remaining == 0
         if self.status in ("accepted", "dispatching") and signal.completed + signal.failed:
             self.status = "running"
@@ -145,7 +169,7 @@ class RequestState:
         """The request as an effect left it."""
         self.status, self.hint = counters.status, counters.hint
         self.requested, self.dispatched = counters.requested, max(self.dispatched, counters.dispatched)
-        self.completed, self.failed = counters.completed, counters.failed
+        self.completed, self.failed, self.returned = counters.completed, counters.failed, counters.returned
 
     # --- when something is due -------------------------------------------------------------------------------------
 
@@ -202,12 +226,14 @@ class RequestState:
     def soft_at(self, asked: Interrupt) -> datetime:
         """The victim should have reached a safe point."""
         assert self.accepted is not None
-        return asked.asked_at + timedelta(milliseconds=self.accepted.soft_timeout_ms)
+        after = self.accepted.soft_timeout_ms if asked.soft_ms is None else asked.soft_ms
+        return asked.asked_at + timedelta(milliseconds=after)
 
     def hard_at(self, asked: Interrupt) -> datetime:
         """The victim's lease is revoked."""
         assert self.accepted is not None
-        return asked.asked_at + timedelta(milliseconds=self.accepted.hard_timeout_ms)
+        after = self.accepted.hard_timeout_ms if asked.hard_ms is None else asked.hard_ms
+        return asked.asked_at + timedelta(milliseconds=after)
 
     def summary(self) -> str:
         """Markdown for the Temporal UI's current details."""
@@ -217,6 +243,8 @@ class RequestState:
             f"- client: `{self.client_id or 'none online'}`, generation {self.generation}",
             f"- dispatched: {self.dispatched}; interrupts not settled: {waiting}",
         ]
+        if self.returned:
+            lines.append(f"- returned to scheduled work: {self.returned}")
         if self.hint:
             lines.append(f"- hint: {self.hint}")
         if self.superseded_by:

@@ -22,5 +22,7 @@ class ScanPlans:
             start_to_close_timeout=timedelta(seconds=30),
             retry_policy=RetryPolicy(maximum_attempts=3),
         )
-        workflow.set_current_details(f"{result.due} plans due, {result.started} batches started")
+        workflow.set_current_details(
+            f"{result.due} plans due, {result.started} batches started, {result.skipped_slots} missed slots skipped"
+        )
         return result

@@ -7,13 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import FailureError, is_cancelled_exception
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.batches import BatchActivities
+    from domain.errors import BatchOver
     from domain.messages import (
         BatchCounters,
+        BatchOrder,
         BatchRef,
         BatchStart,
         BatchYield,
@@ -22,8 +24,8 @@ with workflow.unsafe.imports_passed_through():
         Preempted,
         Progress,
         Resumed,
-        SearchAttribute,
     )
+    from workflows import batch_view
     from workflows.alarm import Alarm
 
 CHUNK = 2000
@@ -31,13 +33,6 @@ CHUNK = 2000
 RECHECK = timedelta(minutes=10)
 HISTORY_LIMIT = 350
 REMEMBERED_SIGNALS = 200
-
-TENANT = SearchAttributeKey.for_keyword(SearchAttribute.TENANT)
-BRAND = SearchAttributeKey.for_keyword(SearchAttribute.BRAND)
-CLIENT = SearchAttributeKey.for_keyword(SearchAttribute.CLIENT)
-BUSINESS_DATE = SearchAttributeKey.for_keyword(SearchAttribute.BUSINESS_DATE)
-STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
-GENERATION = SearchAttributeKey.for_int(SearchAttribute.GENERATION)
 
 RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5))
 
@@ -53,6 +48,7 @@ class ScheduledBatch:
         carried = start.carried or CarriedBatch()
         self._start = start
         self._materialised, self._all_materialised = carried.materialised, carried.all_materialised
+        self._materialised_after = carried.materialised_after
         self._expected, self._settled = carried.expected, carried.settled
         self._cut_off_done = carried.cut_off_done
         self._yields = {given.client_id: given for given in carried.yields}
@@ -63,9 +59,11 @@ class ScheduledBatch:
         self._shown_yield: tuple[UUID, int] | None = None
         self._counters: BatchCounters | None = None
         self._recheck_at = carried.recheck_at or start.cut_off_at
-        self._cancel_applied = False
+        self._cancelling, self._cancel_applied, self._over = carried.cancelling, False, False
         self._news = False
         self._alarm = Alarm()
+        # Orders of persons, one after the other.
+        self._orders = asyncio.Lock()
 
     @workflow.run
     async def run(self, start: BatchStart) -> BatchCounters:
@@ -75,7 +73,7 @@ class ScheduledBatch:
         except (asyncio.CancelledError, FailureError) as error:
             # A cancel that interrupts an effect arrives as that effect's failure.
             if is_cancelled_exception(error):
-                await self._cancel()
+                await self._wind_down()
             await self._leave()
             raise
         await self._leave()
@@ -128,18 +126,66 @@ class ScheduledBatch:
         given = self._yields.get(client_id)
         return max(given.generation if given else 0, self._resumed.get(client_id, 0))
 
+    # --- the updates -----------------------------------------------------------------------------------------
+
+    @workflow.update
+    async def pause(self, order: BatchOrder | None = None) -> BatchCounters:
+        """Nothing new is dispatched until it is resumed; what runs finishes. Pausing again changes nothing."""
+        return await self._obey(BatchActivities.pause_batch, order)
+
+    @workflow.update
+    async def resume(self, order: BatchOrder | None = None) -> BatchCounters:
+        """What the pause held may go again, as it was. Resuming a batch that runs changes nothing."""
+        return await self._obey(BatchActivities.resume_batch, order)
+
+    @workflow.update
+    async def cancel(self, order: BatchOrder | None = None) -> BatchCounters:
+        """The same as cancelling the workflow, which then closes as completed, with the status `cancelled`."""
+        return await self._obey(BatchActivities.cancel_batch, order)
+
+    @pause.validator
+    def _may_pause(self, order: BatchOrder | None = None) -> None:
+        self._refuse_if_over()
+
+    @resume.validator
+    def _may_resume(self, order: BatchOrder | None = None) -> None:
+        self._refuse_if_over()
+
+    @cancel.validator
+    def _may_cancel(self, order: BatchOrder | None = None) -> None:
+        self._refuse_if_over()
+
+    def _refuse_if_over(self) -> None:
+        if self._over or self._cancelling:
+            what = "is over" if self._over else "is being cancelled"
+            raise ApplicationError(f"batch {self._start.batch_id} {what}", type=BatchOver.code, non_retryable=True)
+
+    async def _obey(self, effect: Effect, order: BatchOrder | None) -> BatchCounters:
+        async with self._orders:
+            self._refuse_if_over()
+            counters = await self._apply(effect, actor=(order or BatchOrder()).actor)
+            if counters.status == "cancelling":
+                self._cancelling = self._cancel_applied = True
+                self._recheck_at = workflow.now() + RECHECK
+            batch_view.tag_status(counters.status)
+            self._show()
+            self._news = True
+            return counters
+
     # --- what the workflow does ------------------------------------------------------------------------------
 
     async def _follow(self) -> BatchCounters:
-        self._show_start()
+        if self._start.carried is None:
+            batch_view.tag_start(self._start)
         await self._materialise()
-        while True:
+        while not self._cancelling:
             counters = await self._finish_if_settled()
             if counters is not None:
                 return counters
             await self._wait_for_news()
             await self._act()
             await self._continue_if_long()
+        return await self._wind_down()
 
     async def _materialise(self) -> None:
         """Create the tasks in chunks; each is idempotent, so a repeated one costs nothing."""
@@ -149,13 +195,16 @@ class ScheduledBatch:
                 tenant_id=self._start.tenant_id,
                 offset=self._materialised,
                 size=CHUNK,
+                after=self._materialised_after,
             )
             done = await workflow.execute_local_activity_method(
                 BatchActivities.materialise, chunk, start_to_close_timeout=timedelta(seconds=30), retry_policy=RETRY
             )
             self._materialised, self._expected = done.next_offset, done.expected
-            self._all_materialised = done.done
-        await self._apply(BatchActivities.read_batch)
+            self._materialised_after, self._all_materialised = done.after, done.done
+        counters = await self._apply(BatchActivities.read_batch)
+        # Taken up again after its workflow was lost.
+        self._cancelling = self._cancelling or counters.status == "cancelling"
         self._show()
 
     async def _finish_if_settled(self) -> BatchCounters | None:
@@ -163,11 +212,11 @@ class ScheduledBatch:
         if self._settled < self._expected:
             return None
         counters = await self._apply(BatchActivities.finish_batch)
-        if counters.status not in ("completed", "cancelled"):
-            self._show()
-            return None
-        self._show_end()
-        return counters
+        self._over = counters.status in ("completed", "cancelled")
+        if self._over:
+            batch_view.tag_status(counters.status)
+        self._show()
+        return counters if self._over else None
 
     async def _wait_for_news(self) -> None:
         self._alarm.set(min([self._recheck_at, *map(self._overdue_at, self._yields.values())]))
@@ -181,7 +230,8 @@ class ScheduledBatch:
         now = workflow.now()
         for given in list(self._yields.values()):
             if now >= self._overdue_at(given):
-                await self._apply(BatchActivities.rebalance_batch, given.client_id, given.generation)
+                effect = BatchActivities.rebalance_batch
+                await self._apply(effect, client_id=given.client_id, generation=given.generation)
                 self._end_yield(given)
         if now >= self._recheck_at:
             self._cut_off_done = True
@@ -216,27 +266,27 @@ class ScheduledBatch:
             newest_yield=self._newest_yield,
             recheck_at=self._recheck_at,
             resumed=self._resumed,
+            materialised_after=self._materialised_after,
+            cancelling=self._cancelling,
         )
 
-    async def _cancel(self) -> None:
-        """What waits is skipped; tasks of live requests come back one by one, so look again."""
+    async def _wind_down(self) -> BatchCounters:
+        """Cancelled: what waits is skipped; tasks of live requests come back one by one, so look again."""
+        self._cancelling = True
         while True:
             self._yields.clear()
             if not self._cancel_applied or workflow.now() >= self._recheck_at:
                 self._cancel_applied = True
                 self._recheck_at = workflow.now() + RECHECK
-                await self._apply(BatchActivities.cancel_batch)
-            if await self._finish_if_settled() is not None:
-                return
+                await self._apply(BatchActivities.cancel_batch, actor=BatchOrder().actor)
+            counters = await self._finish_if_settled()
+            if counters is not None:
+                return counters
             self._show()
             await self._wait_for_news()
 
-    async def _apply(
-        self, effect: Effect, client_id: UUID | None = None, generation: int | None = None
-    ) -> BatchCounters:
-        ref = BatchRef(
-            batch_id=self._start.batch_id, tenant_id=self._start.tenant_id, client_id=client_id, generation=generation
-        )
+    async def _apply(self, effect: Effect, **given: Any) -> BatchCounters:
+        ref = BatchRef(batch_id=self._start.batch_id, tenant_id=self._start.tenant_id, **given)
         counters = await workflow.execute_local_activity_method(
             effect,
             ref,
@@ -246,48 +296,12 @@ class ScheduledBatch:
         self._counters, self._expected, self._settled = counters, counters.expected, counters.settled
         return counters
 
-    # --- what operators see ----------------------------------------------------------------------------------
-
-    def _show_start(self) -> None:
-        start = self._start
-        if start.carried is None:
-            workflow.upsert_search_attributes(
-                [
-                    TENANT.value_set(str(start.tenant_id)),
-                    BRAND.value_set(str(start.brand_id)),
-                    BUSINESS_DATE.value_set(start.business_date.isoformat()),
-                    STATUS.value_set("running"),
-                    GENERATION.value_set(0),
-                ]
-            )
-
-    def _show_end(self) -> None:
-        assert self._counters is not None
-        workflow.upsert_search_attributes([STATUS.value_set(self._counters.status)])
-        self._show()
-
     def _show(self) -> None:
-        counters = self._counters
-        status = counters.status if counters else "materialising"
-        lines = [
-            f"**{status}**: {self._settled} of {self._expected} tasks settled, {self._dispatched} dispatched; "
-            f"{self._gave_way} gave way so far"
-        ]
-        if counters:
-            lines.append(
-                f"- {counters.completed} completed, {counters.failed} failed, {counters.skipped} skipped, "
-                f"{counters.expired} expired"
-            )
-        lines += [
-            f"- client `{given.client_id}` yields since {given.since:%H:%M:%S}" for given in self._yields.values()
-        ]
-        workflow.set_current_details("\n".join(lines))
-        self._show_yield()
-
-    def _show_yield(self) -> None:
-        """Whom the batch gave way on last, at which generation; several signals of one task are one event."""
-        if self._newest_yield is None or self._newest_yield == self._shown_yield:
-            return
-        self._shown_yield = self._newest_yield
-        client_id, generation = self._newest_yield
-        workflow.upsert_search_attributes([CLIENT.value_set(str(client_id)), GENERATION.value_set(generation)])
+        view = batch_view.BatchView(
+            self._counters, self._expected, self._settled, self._dispatched, self._gave_way, self._yields.values()
+        )
+        batch_view.show(view)
+        # Several signals of one task are one event.
+        if self._newest_yield is not None and self._newest_yield != self._shown_yield:
+            self._shown_yield = self._newest_yield
+            batch_view.tag_yield(*self._newest_yield)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devstack import record
 from devstack.apps import app_environment, app_parts
-from devstack.ports import AppPorts
+from devstack.ports import APP_PORTS, AppPorts
 from devstack.record import Endpoints
 from devstack.stack import Stack
 from settings import Settings
@@ -38,10 +38,10 @@ async def open_server(
     running = record.find(state_dir)
     if running is not None and "api" in running.ports:
         on_progress("using the stack that is already running")
-        ports = AppPorts(api=running.ports["api"], hub=running.ports["hub"])
+        ports = AppPorts(**{name: running.ports.get(name, 0) for name in APP_PORTS})
         yield describe(running.endpoints, state_dir, ports, None)
         return
-    async with Stack(state_dir, environ=environ, on_progress=on_progress, reserve=("api", "hub")) as stack:
+    async with Stack(state_dir, environ=environ, on_progress=on_progress, reserve=APP_PORTS) as stack:
         ports = stack.app_ports()
         for part in app_parts(stack.endpoints, state_dir, ports, environ):
             await stack.supervise(part)

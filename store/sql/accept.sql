@@ -1,16 +1,20 @@
--- name: find_earlier
--- The request this call repeats: itself (the activity ran twice), its idempotency key, or the same scope within
--- 5 minutes that is active or succeeded. `by_key`: the key alone found it; `other_scope`: it asked for something else.
-select r.*, ($6::text is not null and r.idempotency_key is not distinct from $6 and r.id <> $1) as by_key,
-    (r.brand_id <> $4 or r.scope_hash <> $5) as other_scope
+-- name: find_by_key
+-- The request itself (the activity ran twice), or the one that its Idempotency-Key names, however old. `other_call`: the
+-- key came with another call, compared by what the caller sent: neither midnight nor an edited plan makes it another.
+-- Requests from before the call was kept are taken at their word.
+select r.*, r.id <> $1 and (r.brand_id <> $4 or coalesce(r.call_hash <> $5, false)) as other_call
 from monitoring_collect_requests r
-where r.tenant_id = $2 and (
-    r.id = $1
-    or (r.requested_by_user_id = $3 and r.idempotency_key = $6)
-    or (r.requested_by_user_id = $3 and r.brand_id = $4 and r.scope_hash = $5
-        and r.created_at > now() - interval '5 minutes'
-        and r.status in ('accepted', 'dispatching', 'running', 'succeeded')))
-order by (r.id = $1) desc, (r.idempotency_key is not distinct from $6 and $6::text is not null) desc, r.created_at desc
+where r.tenant_id = $2 and (r.id = $1 or (r.requested_by_user_id = $3 and r.idempotency_key = $6))
+order by (r.id = $1) desc
+limit 1
+
+-- name: find_same_scope
+-- The same click within 5 minutes, of a request that is active or succeeded.
+select r.* from monitoring_collect_requests r
+where r.tenant_id = $1 and r.requested_by_user_id = $2 and r.brand_id = $3 and r.scope_hash = $4
+  and r.created_at > now() - interval '5 minutes'
+  and r.status in ('accepted', 'dispatching', 'running', 'succeeded')
+order by r.created_at desc
 limit 1
 
 -- name: count_user_hour
@@ -27,19 +31,30 @@ where tenant_id = $1 and status in ('accepted', 'dispatching', 'running')
 
 -- name: create_request
 insert into monitoring_collect_requests (id, tenant_id, workspace_id, brand_id, keyword_id, requested_by_user_id,
-    target_client_id, accepted_client_id, scope_hash, idempotency_key, request_scope, preempt, business_date,
+    target_client_id, accepted_client_id, scope_hash, call_hash, idempotency_key, request_scope, preempt, business_date,
     interrupt_generation, accepted_generation, ttl_expires_at, hard_deadline)
-values ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13, $13,
+values ($1, $2, $3, $4, $5, $6, $7, $7, $8, $16, $9, $10, $11, $12, $13, $13,
     now() + make_interval(secs => $14), now() + make_interval(secs => $15))
 
--- name: lock_older
--- Open requests that hold tasks of the scope, by id and before any batch, as everywhere: they lose tasks, or their
--- finished tasks are asked again.
-select r.id from monitoring_collect_requests r
-where r.id in (select t.collect_request_id from monitoring_collect_tasks t where t.id = any($1::bigint[]))
-  and r.status in ('accepted', 'dispatching', 'running') and r.id <> $2
+-- name: lock_others
+-- By id and before any batch, as everywhere: requests that hold tasks of the scope, which lose them or have finished ones
+-- asked again, and requests whose interrupts this one may withdraw or take over. `is_holder`: open, with a task of the scope.
+select r.id, r.status in ('accepted', 'dispatching', 'running')
+    and exists (select from monitoring_collect_tasks t where t.id = any($1::bigint[]) and t.collect_request_id = r.id) as is_holder
+from monitoring_collect_requests r
+where r.id <> $2 and r.id = any(array(
+    select t.collect_request_id from monitoring_collect_tasks t
+    where t.id = any($1::bigint[]) and t.collect_request_id is not null
+    union
+    select d.interrupt_request_id from desktop_tasks d
+    where d.kind = 'monitor' and d.status in ('queued', 'in_progress', 'unknown') and d.interrupt_request_id is not null
+      and d.monitor_task_id = any($1::bigint[])
+    union
+    select d.interrupt_request_id from desktop_tasks d
+    where d.kind = 'monitor' and d.status in ('queued', 'in_progress', 'unknown') and d.interrupt_request_id is not null
+      and d.target_client_id = $3))
 order by r.id
-for no key update
+for no key update of r
 
 -- name: move_from_older
 -- Only unfinished tasks are taken from an older request (§1.5 step 2); finished ones are reset by the promotion.
@@ -76,9 +91,12 @@ set moved_task_count = r.moved_task_count + m.count
 from unnest($1::uuid[], $2::int[]) as m(id, count)
 where r.id = m.id and r.status in ('accepted', 'dispatching', 'running')
 
--- name: victim_platforms
--- Whose safe points the request waits for.
+-- name: awaited_platforms
+-- Whose safe points the request waits for; with nobody asked to stop, those of its tasks: a later binding may ask.
 select distinct ai_platform_id from desktop_tasks where interrupt_request_id = $1
+union
+select distinct t.ai_platform_id from monitoring_collect_tasks t
+where t.collect_request_id = $1 and not exists (select from desktop_tasks d where d.interrupt_request_id = $1)
 
 -- name: record_effects
 update monitoring_collect_requests

@@ -37,8 +37,8 @@ limit 501
 -- name: create_missing
 -- Created straight into the normal lane; the promotion that follows moves them like the others.
 insert into monitoring_collect_tasks (tenant_id, workspace_id, brand_id, question_id, question_version_id, keyword_id,
-    ai_platform_id, collector_type, run_mode, business_date, trigger_source, ingest_shard_key)
-select $1, $7, $2, q.id, q.current_version_id, q.keyword_id, s.platform, 'desktop', s.run_mode, $3, 'manual', $8
+    ai_platform_id, collector_type, run_mode, business_date, trigger_source, ingest_shard_key, execution_owner)
+select $1, $7, $2, q.id, q.current_version_id, q.keyword_id, s.platform, 'desktop', s.run_mode, $3, 'manual', $8, $9
 from unnest($4::bigint[], $5::text[], $6::text[]) as s(question_id, platform, run_mode)
 join questions q on q.tenant_id = $1 and q.id = s.question_id
 order by q.id, s.platform, s.run_mode

@@ -6,10 +6,12 @@ where request_id = $1 and tenant_id = $2
 group by workspace_id, preempt
 
 -- name: bind_waiting
--- $5: platforms that the client has no login for; their tasks wait for another client.
+-- $5: platforms that the client has no login for; their tasks wait for another client. What was only on offer to the former
+-- client was not dispatched.
 with bound as (
     update monitoring_collect_tasks
-    set target_client_id = $3, interrupt_generation = $4, updated_at = now()
+    set target_client_id = $3, interrupt_generation = $4, legacy_offer_expires_at = null, updated_at = now(),
+        last_dispatched_at = case when legacy_offer_expires_at is null then last_dispatched_at end
     where id = any($1::bigint[]) and collect_request_id = $2 and status = 'pending' and active_task_id is null
       and interrupt_generation < $4 and ai_platform_id <> all($5::text[])
     returning id

@@ -16,3 +16,10 @@ select ai_platform_id, target_client_id,
 from desktop_tasks
 where tenant_id = $1 and kind = 'monitor' and status in ('queued', 'in_progress', 'unknown')
   and result_received_at is null
+union all
+-- A legacy lease may run to its end, whoever clicks; an offer is taken back.
+select ai_platform_id, leased_to_executor, false from monitoring_collect_tasks
+where tenant_id = $1 and leased_to_executor is not null and status = 'leased'
+union all
+select ai_platform_id, target_client_id, dispatch_lane <> 'high' from monitoring_collect_tasks
+where tenant_id = $1 and legacy_offer_expires_at > now() and status = 'pending' and active_task_id is null

@@ -13,9 +13,13 @@ select id, tenant_id from desktop_clients where token_hash = $1 and revoked_at i
 select c.id, c.workspace_id, c.user_id, c.name, c.online, c.healthy, c.paused, c.last_heartbeat_at, c.max_concurrent,
     c.platform_sessions, c.version, c.revoked_at, c.created_at,
     (select count(*)::int from desktop_tasks d where d.target_client_id = c.id and d.tenant_id = $1
-        and d.kind = 'monitor' and d.status = 'in_progress' and d.result_received_at is null) as running,
+        and d.kind = 'monitor' and d.status = 'in_progress' and d.result_received_at is null)
+    + (select count(*)::int from monitoring_collect_tasks t where t.leased_to_executor = c.id and t.tenant_id = $1
+        and t.status = 'leased') as running,
     (select count(*)::int from desktop_tasks d where d.target_client_id = c.id and d.tenant_id = $1
-        and d.kind = 'monitor' and d.status = 'queued') as queued
+        and d.kind = 'monitor' and d.status = 'queued')
+    + (select count(*)::int from monitoring_collect_tasks t where t.target_client_id = c.id and t.tenant_id = $1
+        and t.legacy_offer_expires_at > now() and t.status = 'pending') as queued
 from desktop_clients c
 where c.tenant_id = $1 and ($2::bigint[] is null or c.workspace_id = any($2))
 order by c.created_at desc, c.id

@@ -1,11 +1,12 @@
 -- name: read_contexts
--- What an answer is judged against. By id and tenant, so that a forged message meets nothing.
+-- What an answer is judged against, the text that this very attempt asked. By id and tenant, so that a forged message meets
+-- nothing.
 select a.id as attempt_id, t.id as task_id, t.tenant_id, t.brand_id, t.business_date, t.ai_platform_id, t.run_mode,
     v.text as question, a.outcome is not distinct from 'succeeded' as taken
 from unnest($1::uuid[], $2::bigint[]) as m(attempt_id, tenant_id)
 join desktop_task_attempts a on a.id = m.attempt_id and a.tenant_id = m.tenant_id
 join monitoring_collect_tasks t on t.id = a.monitor_task_id
-join question_versions v on v.id = t.question_version_id
+join question_versions v on v.id = coalesce(a.question_version_id, t.question_version_id)
 
 -- name: read_brands
 -- The names and domains of every brand in a batch with its competitors', in one round trip.
@@ -24,8 +25,8 @@ insert into question_monitor_runs as r (
     tenant_id, brand_id, question_id, question_version_id, ai_platform_id, collector_type, run_mode, business_date,
     status, failure_kind, failure_reason, provider_model, search_enabled, request_id, retry_count, wire, finish_reason,
     answer_chars, raw_answer_key, attempt_id, collect_request_id, run_at)
-select t.tenant_id, t.brand_id, t.question_id, t.question_version_id, t.ai_platform_id, t.collector_type, t.run_mode,
-    t.business_date, f.status, f.failure_kind, f.failure_reason, f.provider_model, t.run_mode = 'api_search_grounded',
+select t.tenant_id, t.brand_id, t.question_id, coalesce(a.question_version_id, t.question_version_id), t.ai_platform_id,
+    t.collector_type, t.run_mode, t.business_date, f.status, f.failure_kind, f.failure_reason, f.provider_model, t.run_mode = 'api_search_grounded',
     f.request_id,
     (select count(*) from desktop_task_attempts e
      where e.monitor_task_id = t.id and (e.leased_at, e.id) < (a.leased_at, a.id)),

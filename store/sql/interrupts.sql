@@ -26,16 +26,23 @@ set interrupt_settled_count = r.interrupt_settled_count + s.settled
 from (select request_id, count(*)::int as settled from unnest($1::uuid[]) as u(request_id) group by request_id) s
 where r.id = s.request_id
 
+-- name: count_withdrawn
+-- Orders of theirs that were taken back, or are another request's now.
+update monitoring_collect_requests r
+set interrupt_withdrawn_count = r.interrupt_withdrawn_count + w.withdrawn
+from (select request_id, count(*)::int as withdrawn from unnest($1::uuid[]) as u(request_id) group by request_id) w
+where r.id = w.request_id
+
 -- name: interrupt_totals
 -- Totals of each (request, client, generation), counted after the request's lock, so the last one says 0 outstanding.
-select d.tenant_id, d.interrupt_request_id, d.target_client_id, d.interrupt_generation,
-    count(*) filter (where d.control_flags ->> 'interrupt_requested' = 'false')::int as settled,
-    count(*) filter (where d.control_flags ->> 'interrupt_requested' = 'true')::int as outstanding
-from desktop_tasks d
-join (select distinct * from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as u(request_id, client_id, generation)) u
-    on d.interrupt_request_id = u.request_id and d.target_client_id = u.client_id
-    and d.interrupt_generation = u.generation
-where d.interrupted_at is not null
+select r.tenant_id, u.request_id as interrupt_request_id, u.client_id as target_client_id,
+    u.generation as interrupt_generation,
+    count(d.id) filter (where d.control_flags ->> 'interrupt_requested' = 'false')::int as settled,
+    count(d.id) filter (where d.control_flags ->> 'interrupt_requested' = 'true')::int as outstanding
+from (select distinct * from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as u(request_id, client_id, generation)) u
+join monitoring_collect_requests r on r.id = u.request_id
+left join desktop_tasks d on d.interrupt_request_id = u.request_id and d.target_client_id = u.client_id
+    and d.interrupt_generation = u.generation and d.interrupted_at is not null
 group by 1, 2, 3, 4
 order by 2, 3, 4
 
@@ -51,6 +58,9 @@ where y.resumed_at is null and ($1::uuid[] is null or y.client_id = any($1))
   and not exists (
     select from monitoring_collect_tasks t
     where t.target_client_id = y.client_id and t.status = 'pending' and t.dispatch_lane = 'high')
+  and not exists (
+    select from monitoring_collect_tasks t
+    where t.leased_to_executor = y.client_id and t.status = 'leased' and t.dispatch_lane = 'high')
 order by y.batch_id, y.client_id, y.generation
 limit $2
 for no key update of y

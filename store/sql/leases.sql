@@ -16,11 +16,20 @@ for no key update of c
 -- name: count_running
 -- What physically runs, a victim that has not stopped yet included: a slot promised to this task is not free before.
 -- An unknown task may still run on the platform, but holds no slot of its client.
-select count(*) filter (where d.target_client_id = $2 and d.status = 'in_progress')::int as on_client,
-    count(*) filter (where d.ai_platform_id = $3)::int as on_platform
-from desktop_tasks d
-where ($1::bigint = 0 or d.tenant_id = $1 or d.target_client_id = $2) and d.kind = 'monitor'
-  and d.status in ('in_progress', 'unknown') and d.result_received_at is null and d.id <> $4
+-- A legacy lease takes its slot when it is given.
+with used as (
+    select d.target_client_id as client_id, d.ai_platform_id, d.status = 'in_progress' as holds_slot
+    from desktop_tasks d
+    where ($1::bigint = 0 or d.tenant_id = $1 or d.target_client_id = $2) and d.kind = 'monitor'
+      and d.status in ('in_progress', 'unknown') and d.result_received_at is null and d.id <> $4
+    union all
+    select t.leased_to_executor, t.ai_platform_id, true from monitoring_collect_tasks t
+    where ($1::bigint = 0 or t.tenant_id = $1 or t.leased_to_executor = $2)
+      and t.leased_to_executor is not null and t.status = 'leased'
+)
+select count(*) filter (where client_id = $2 and holds_slot)::int as on_client,
+    count(*) filter (where ai_platform_id = $3)::int as on_platform
+from used
 
 -- name: start_task
 -- With the attempt, so that both know the same start.
@@ -78,7 +87,8 @@ where a.id = $1 and a.task_id = $2 and a.tenant_id = $3 and a.client_id = $4 and
 -- name: mark_attempt_received
 -- Once; sent again it finds nothing to do.
 update desktop_task_attempts
-set result_received_at = now(), phase_times = phase_times || $2::jsonb
+set result_received_at = now(), phase_times = phase_times || $2::jsonb,
+    safe_point_interval_ms = coalesce($4, safe_point_interval_ms)
 where id = $1 and tenant_id = $3 and result_received_at is null
 returning id
 

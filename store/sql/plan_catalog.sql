@@ -38,16 +38,3 @@ order by id limit $5
 -- name: run_plan_now
 -- The scan finds it due and moves it on to its next regular time.
 update monitoring_plans set next_run_at = now() where tenant_id = $1 and id = $2 and active returning id
-
--- name: list_batches
--- Newest first; through the workspaces of their brands.
-select s.* from scheduled_batches s
-join brands b on b.tenant_id = $1 and b.id = s.brand_id and b.workspace_id = any($2::bigint[])
-where s.tenant_id = $1 and ($3::bigint is null or s.brand_id = $3) and ($4::bigint is null or s.id < $4)
-order by s.id desc limit $5
-
--- name: read_batch
--- Through the workspace of its brand.
-select s.* from scheduled_batches s
-join brands b on b.tenant_id = $1 and b.id = s.brand_id and b.workspace_id = any($2::bigint[])
-where s.tenant_id = $1 and s.id = $3

@@ -1,8 +1,9 @@
 -- name: connect_client
--- A new connection: its epoch fences every older one.
+-- A new connection: its epoch fences every older one. An operator's number of slots outlasts what the desktop says.
 update desktop_clients c
 set connection_epoch = c.connection_epoch + 1, online = true, lost_at = null, last_heartbeat_at = now(),
-    platform_sessions = $3, protocol = $4, version = $5, max_concurrent = coalesce($6, c.max_concurrent),
+    platform_sessions = $3, protocol = $4, version = $5, max_concurrent = case when c.slots_pinned then c.max_concurrent
+        else coalesce($6, c.max_concurrent) end,
     highest_generation_seen = greatest(c.highest_generation_seen, $7)
 where c.id = $1 and c.tenant_id = $2 and c.revoked_at is null
 returning c.connection_epoch
@@ -115,22 +116,25 @@ returning id
 
 -- name: resolvable_unknown
 -- Known to be over: the client has spoken since without naming it, or is lost and past the lease. A revoked one also
--- a lease's length after the revocation, whatever the client says; it counts no attempt, since the server took it.
-select d.id, d.lease_token_hash is null as revoked from desktop_tasks d
+-- a lease's length after the revocation, whatever the client says; it counts no attempt, since the server took it. $1:
+-- only these of them, or all (null).
+select d.id, d.tenant_id, d.lease_token_hash is null or d.attempt_id is null as revoked from desktop_tasks d
 join desktop_clients c on c.id = d.target_client_id
 left join desktop_task_attempts a on a.id = d.attempt_id
 where d.kind = 'monitor' and d.status = 'unknown' and d.result_received_at is null
+  and ($1::uuid[] is null or d.id = any($1))
   and ((c.online and c.last_heartbeat_at > d.updated_at)
     or (c.lost_at is not null and (d.lease_token_hash is null or d.lease_expires_at <= now()))
-    or (d.lease_token_hash is null and a.ended_at < now() - make_interval(secs => $2)))
+    or (d.lease_token_hash is null and coalesce(a.ended_at, d.updated_at) < now() - make_interval(secs => $3)))
 order by d.id
-limit $1
+limit $2
 
 -- name: never_ingested
--- Received, and not ingested for so long that the message is gone: the broker lost its queues after it had confirmed.
-select id from desktop_tasks
+-- Received, and not ingested for so long that the message is gone: the broker lost its queues after it had confirmed. $3:
+-- only these of them, or all (null).
+select id, tenant_id from desktop_tasks
 where kind = 'monitor' and status in ('in_progress', 'unknown') and result_received_at is not null
-  and result_received_at < now() - make_interval(secs => $1)
+  and result_received_at < now() - make_interval(secs => $1) and ($3::uuid[] is null or id = any($3))
 order by result_received_at
 limit $2
 

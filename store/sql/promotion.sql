@@ -2,7 +2,9 @@
 -- Being executed: it belongs to the request, keeps client and batch, and any interrupt on it is withdrawn with this
 -- generation. A task of another request that is already high keeps running all the same.
 with live as (
-    select d.id, d.monitor_task_id, coalesce((d.control_flags ->> 'interrupt_requested')::boolean, false) as was_interrupted
+    select d.id, d.monitor_task_id, d.interrupt_generation as former_generation,
+        coalesce((d.control_flags ->> 'interrupt_requested')::boolean, false) as was_interrupted,
+        case when (d.control_flags ->> 'interrupt_requested')::boolean then d.interrupt_request_id end as former_request_id
     from desktop_tasks d
     where d.monitor_task_id = any($1::bigint[]) and d.kind = 'monitor' and d.status in ('in_progress', 'unknown')
       and d.interrupt_generation < $3
@@ -11,7 +13,8 @@ with live as (
     set source = 'collect_now', lane = 'high', priority = 5000, interrupt_generation = $3, interrupt_reason = null,
         interrupt_request_id = null, interrupted_at = null, control_flags = '{}', updated_at = now()
     from live l where d.id = l.id
-    returning d.id, d.target_client_id, d.lane, d.monitor_task_id, l.was_interrupted
+    returning d.id, d.target_client_id, d.lane, d.monitor_task_id, l.was_interrupted, l.former_request_id,
+        l.former_generation
 ), business as (
     update monitoring_collect_tasks t
     set collect_request_id = $2, interrupt_generation = $3, trigger_source = 'manual',
@@ -20,7 +23,7 @@ with live as (
         dispatch_lane = 'high', dispatch_priority = 5000, last_dispatched_at = now(), updated_at = now()
     from rows r where t.id = r.monitor_task_id
 )
-select id, target_client_id, lane, was_interrupted from rows
+select id, target_client_id, lane, was_interrupted, former_request_id, former_generation from rows
 
 -- name: take_back_queued
 -- Waits on some desktop, not started: taken back so that it is dispatched anew as high work.
@@ -41,16 +44,20 @@ select id, target_client_id, lane from aborted
 
 -- name: move_to_high
 -- Everything of the scope that is not being executed: pending again if terminal, high, bound, attempts 0, with the lane
--- it came from. A question whose text changed is asked in its current version. Age is kept unless it starts anew.
--- $5: platforms that the client has no login for; their tasks stay unbound.
+-- it came from. A question whose text changed is asked in its current version. Age is kept unless it starts anew. What a
+-- paused batch holds goes too: the click is a person's.
+-- $5: platforms that the client has no login for; their tasks stay unbound. $6: the path of what is asked anew; what waits
+-- keeps its own, and is on offer to nobody.
 with locked as (
     select t.id, t.status as old_status, t.collect_request_id as old_request_id, q.current_version_id
     from monitoring_collect_tasks t join questions q on q.id = t.question_id
-    where t.id = any($1::bigint[]) and t.active_task_id is null and t.interrupt_generation < $3
+    where t.id = any($1::bigint[]) and (t.active_task_id is null or t.active_task_id = batch_hold(t.batch_id))
+      and t.status not in ('leased', 'received') and t.interrupt_generation < $3
 )
 update monitoring_collect_tasks t
-set status = 'pending', collect_request_id = $2, trigger_source = 'manual', interrupt_generation = $3,
-    origin_lane = case when t.dispatch_lane = 'high' then t.origin_lane else t.dispatch_lane end,
+set status = 'pending', active_task_id = null, legacy_offer_expires_at = null,
+    execution_owner = case when l.old_status = 'pending' then t.execution_owner else $6 end, collect_request_id = $2, trigger_source = 'manual',
+    interrupt_generation = $3, origin_lane = case when t.dispatch_lane = 'high' then t.origin_lane else t.dispatch_lane end,
     origin_priority = case when t.dispatch_lane = 'high' then t.origin_priority else t.dispatch_priority end,
     dispatch_lane = 'high', dispatch_priority = 5000, dispatch_attempts = 0, dispatch_after = null,
     target_client_id = case when t.ai_platform_id <> all($5::text[]) then $4::uuid end,

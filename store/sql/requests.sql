@@ -3,7 +3,11 @@
 select id from tenants where id = $1 for no key update
 
 -- name: lock_business_tasks
-select id from monitoring_collect_tasks where collect_request_id = $1 order by id for no key update
+-- Of the request, and legacy ones that it asked to stop.
+select id from monitoring_collect_tasks
+where collect_request_id = $1 or legacy_interrupt_request_id = $1
+order by id
+for no key update
 
 -- name: lock_execution_tasks
 -- Of the request, and the victims that were interrupted for it.
@@ -14,18 +18,24 @@ where kind = 'monitor' and status in ('queued', 'in_progress', 'unknown')
 order by id
 for no key update
 
+-- name: lock_requests
+-- By id: this one, and the tenant's open ones, which may inherit its victims. A handful: a tenant has two at a time.
+select id from monitoring_collect_requests
+where id = any($1::uuid || array(select id from monitoring_collect_requests
+    where tenant_id = $2 and status in ('accepted', 'dispatching', 'running')))
+order by id
+for no key update
+
 -- name: is_open
-select status in ('accepted', 'dispatching', 'running') from monitoring_collect_requests
-where id = $1 and tenant_id = $2 for no key update
+select status in ('accepted', 'dispatching', 'running') from monitoring_collect_requests where id = $1 and tenant_id = $2
 
 -- name: read_counters
-select status, requested_task_count, dispatched_task_count, completed_task_count, failed_task_count, target_client_id, hint
+select status, requested_task_count, dispatched_task_count, completed_task_count, failed_task_count, returned_task_count,
+    target_client_id, hint
 from monitoring_collect_requests where id = $1
 
 -- name: find_accepted
--- The row with the platforms of its tasks, whose timeouts it waits for.
-select r.*, array(select distinct t.ai_platform_id from monitoring_collect_tasks t where t.collect_request_id = r.id) as platforms
-from monitoring_collect_requests r where r.id = $1 and r.tenant_id = $2
+select * from monitoring_collect_requests where id = $1 and tenant_id = $2
 
 -- name: set_hint
 -- Only while it is true: the signal that says otherwise may still be on its way to the workflow.
@@ -35,7 +45,7 @@ with hinted as (
         when $2 is null then true
         when $2 = 'waiting_for_safe_point' then exists (select from desktop_tasks d where d.interrupt_request_id = r.id
             and d.status = 'in_progress' and (d.control_flags ->> 'interrupt_requested')::boolean)
-        when $2 in ('waiting_for_platform', 'waiting_for_client') then r.dispatched_task_count = 0
+        when $2 in ('waiting_for_slot', 'waiting_for_client') then r.dispatched_task_count = 0
         else true end
     returning r.id
 )
@@ -61,9 +71,11 @@ with aborted as (
 select id, target_client_id, lane, interrupt_reason, interrupt_generation from aborted
 
 -- name: unbind_waiting
--- Any online client may take them now; the lane stays high. The request forgets the client if it was its target.
+-- Any online client may take them now; the lane stays high. The request forgets the client if it was its target. What was
+-- only on offer was not dispatched.
 with unbound as (
-    update monitoring_collect_tasks set target_client_id = null, updated_at = now()
+    update monitoring_collect_tasks set target_client_id = null, legacy_offer_expires_at = null, updated_at = now(),
+        last_dispatched_at = case when legacy_offer_expires_at is null then last_dispatched_at end
     where collect_request_id = $1 and target_client_id = $2 and status = 'pending' and active_task_id is null
     returning id
 ), forgotten as (
@@ -72,20 +84,31 @@ with unbound as (
 )
 select count(*)::int from unbound
 
+-- name: find_asked
+-- Whoever runs although asked to stop, on the client whose time is up (null: on any), up to the generation.
+select id, ai_platform_id from desktop_tasks
+where interrupt_request_id = $1 and status = 'in_progress' and result_received_at is null
+  and (control_flags ->> 'interrupt_requested')::boolean and ($2::bigint is null or interrupt_generation <= $2)
+  and ($3::uuid is null or target_client_id = $3)
+order by id
+
 -- name: revoke_victims
--- On the client whose time is up (null: on any). The lease is over and the slot free; unknown until the desktop says
--- what became of it (reconcile, hello).
+-- The lease is over and the slot free; unknown until the desktop says what became of it (reconcile, hello). Operators see
+-- that somebody did not give way.
 with revoked as (
     update desktop_tasks
     set status = 'unknown', lease_token_hash = null, lease_expires_at = now(), updated_at = now(),
         control_flags = control_flags || '{"interrupt_requested": false, "force_released": true}'
-    where interrupt_request_id = $1 and status = 'in_progress' and result_received_at is null
-      and interrupt_generation <= $2 and (control_flags ->> 'interrupt_requested')::boolean
-      and ($3::uuid is null or target_client_id = $3)
-    returning id, target_client_id, attempt_id
+    where id = any($2::uuid[]) and interrupt_request_id = $1 and status = 'in_progress' and result_received_at is null
+    returning id, tenant_id, target_client_id, attempt_id, ai_platform_id, phase, interrupt_generation
 ), closed as (
     update desktop_task_attempts x set ended_at = now(), outcome = 'revoked'
     from revoked r where x.id = r.attempt_id and x.ended_at is null
+), audited as (
+    insert into audit_events (tenant_id, actor, action, subject, detail)
+    select tenant_id, 'collect-now/' || $1::uuid, 'force_released', id::text, jsonb_build_object(
+        'client_id', target_client_id, 'platform', ai_platform_id, 'phase', phase, 'generation', interrupt_generation)
+    from revoked
 )
 select id, target_client_id from revoked
 
@@ -100,23 +123,6 @@ select exists (
 -- name: was_dispatched
 select dispatched_task_count > 0 from monitoring_collect_requests where id = $1
 
--- name: withdraw_interrupts
--- Only what is still asked to stop; with a newer generation, so that the order before it is stale. An unknown one too: its
--- desktop may come back with it.
-with generation as (
-    update tenants set interrupt_generation = interrupt_generation + 1
-    where id = $2 and exists (select from desktop_tasks d where d.interrupt_request_id = $1
-        and d.status in ('in_progress', 'unknown') and (d.control_flags ->> 'interrupt_requested')::boolean)
-    returning interrupt_generation
-)
-update desktop_tasks d
-set interrupt_generation = g.interrupt_generation, control_flags = '{}', interrupt_request_id = null,
-    interrupt_reason = 'withdrawn', interrupted_at = null, updated_at = now()
-from generation g
-where d.interrupt_request_id = $1 and d.status in ('in_progress', 'unknown')
-  and (d.control_flags ->> 'interrupt_requested')::boolean
-returning d.id, d.target_client_id, d.lane, d.interrupt_reason, d.interrupt_generation
-
 -- name: bound_clients
 -- Whose batches may have waited for this request's work.
 select distinct target_client_id from monitoring_collect_tasks
@@ -125,13 +131,24 @@ union
 select target_client_id from monitoring_collect_requests where id = $1 and target_client_id is not null
 
 -- name: return_to_origin
--- What waits goes back to the lane it came from, with its age, and is no request's any more. $2: so does what runs: the
--- request is over, and a task that comes back from its desktop must not come back high.
-update monitoring_collect_tasks
-set dispatch_lane = coalesce(origin_lane, 'normal'), dispatch_priority = coalesce(origin_priority, 100),
-    origin_lane = null, origin_priority = null, target_client_id = null, collect_request_id = null, updated_at = now()
-where collect_request_id = $1 and status = 'pending' and (active_task_id is null or $2::boolean)
-returning id
+-- What waits goes back to the lane it came from, with its age, and is no request's any more; the request counts it as
+-- returned, so that what it asked for stays known. $2: so does what runs: the request is over, and a task that comes back
+-- from its desktop must not come back high.
+with returned as (
+    update monitoring_collect_tasks
+    set dispatch_lane = coalesce(origin_lane, 'normal'), dispatch_priority = coalesce(origin_priority, 100),
+        origin_lane = null, origin_priority = null, target_client_id = null, collect_request_id = null,
+        legacy_offer_expires_at = null, updated_at = now(),
+        last_dispatched_at = case when legacy_offer_expires_at is null then last_dispatched_at end
+    where collect_request_id = $1 and ((status = 'pending' and active_task_id is null)
+        or ($2::boolean and status in ('pending', 'leased', 'received')))
+    returning id
+), counted as (
+    update monitoring_collect_requests
+    set returned_task_count = returned_task_count + (select count(*)::int from returned)
+    where id = $1
+)
+select id from returned
 
 -- name: mark_cancelled
 with marked as (

@@ -10,6 +10,15 @@ select p.id, s.max_concurrent, s.interrupt_soft_timeout_ms, s.interrupt_hard_tim
 from ai_platforms p left join platform_settings s on s.platform_id = p.id
 where p.enabled
 
+-- name: lock_settings
+-- The lock of pauses too (pauses.sql: lock_rounds): they change settings as well. A row that is not there yet can't be locked,
+-- and a change waits for the round under way.
+select pg_advisory_xact_lock(hashtextextended('giveway:rounds', 0))
+
+-- name: setting_version
+-- 0: never set, the default is in force.
+select coalesce((select version from dispatch_settings where key = $1), 0)
+
 -- name: write_dispatch_setting
 -- Setting and audit in one statement: neither is ever there without the other.
 with old as (

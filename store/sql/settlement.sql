@@ -32,10 +32,13 @@ for no key update
 -- name: read_cases
 -- A statement of its own after the locks, so that it sees what committed before they were ours.
 select a.id as attempt_id, a.outcome as attempt_outcome, coalesce(a.started_at, a.leased_at) as began_at,
-    d.id as execution_id, d.status as execution_status, d.source,
+    d.id as execution_id, d.status as execution_status,
+    -- What an accept adopted carries its generation: on the legacy path the attempt does.
+    case when a.task_id is not null then d.source when a.generation >= r.accepted_generation then 'collect_now' end as source,
     case when d.id is null then true else d.attempt_id is not distinct from a.id end as is_current,
     t.id as task_id, t.status as task_status, t.active_task_id, t.dispatch_attempts, t.max_attempts,
-    r.created_at as request_accepted_at
+    r.created_at as request_accepted_at,
+    coalesce(a.question_version_id, t.question_version_id) = t.question_version_id as asked_current_text
 from desktop_task_attempts a
 join monitoring_collect_tasks t on t.id = a.monitor_task_id
 left join desktop_tasks d on d.id = a.task_id
@@ -84,22 +87,32 @@ set status = case e.effect when 'complete' then 'completed' when 'fail' then 'fa
         else coalesce((select q.current_version_id from questions q where q.id = t.question_id), t.question_version_id) end,
     last_error = e.error,
     finished_at = case when e.effect in ('complete', 'fail') then now() end,
+    -- Whom the coordinator offered it to has had it; what an open request bound stays bound.
+    target_client_id = case when t.execution_owner = 'legacy' and e.effect = 'retry' then null else t.target_client_id end,
     lease_token_hash = null, leased_to_executor = null, leased_at = null, lease_expires_at = null,
+    legacy_offer_expires_at = null, legacy_interrupt_request_id = null,
     updated_at = now()
 from unnest($1::bigint[], $2::text[], $3::text[]) as e(id, effect, error)
 where t.id = e.id and t.status in ('pending', 'leased', 'received')
 returning t.id, t.batch_id, t.collect_request_id, e.effect
 
 -- name: skip_cancelled
--- What came back to a cancelled batch is settled there: the cancel skipped what waited then. An open request's task is
--- that one's.
+-- What came back to a batch that dispatches nothing: settled there if the batch was cancelled (the cancel skipped what
+-- waited then), held if it is paused. An open request's task is that one's. Returns the settled ones.
+with returned as (
+    select t.id, b.status = 'paused' as paused from monitoring_collect_tasks t
+    join scheduled_batches b on b.id = t.batch_id and b.status in ('paused', 'cancelling', 'cancelled')
+    where t.id = any($1::bigint[]) and t.status = 'pending' and t.active_task_id is null
+      and not exists (select from monitoring_collect_requests r where r.id = t.collect_request_id
+          and r.status in ('accepted', 'dispatching', 'running'))
+), held as (
+    update monitoring_collect_tasks t set active_task_id = batch_hold(t.batch_id), updated_at = now()
+    from returned r where t.id = r.id and r.paused
+)
 update monitoring_collect_tasks t
 set status = 'skipped', skip_reason = 'batch_cancelled', finished_at = now(), updated_at = now()
-from scheduled_batches b
-where t.id = any($1::bigint[]) and b.id = t.batch_id and b.status in ('cancelling', 'cancelled')
-  and t.status = 'pending' and t.active_task_id is null
-  and not exists (select from monitoring_collect_requests r where r.id = t.collect_request_id
-      and r.status in ('accepted', 'dispatching', 'running'))
+from returned r
+where t.id = r.id and not r.paused
 returning t.id, t.batch_id
 
 -- name: abort_replaced
@@ -111,12 +124,15 @@ where d.monitor_task_id = any($1::bigint[]) and d.status in ('queued', 'in_progr
 returning d.id, d.tenant_id, d.target_client_id, d.lane, d.interrupt_generation, d.interrupt_request_id
 
 -- name: supersede_attempts
--- Every lease still open on a completed task, on a newer execution row or re-leased on the same one.
+-- Every lease still open on a completed task: on a newer execution row, re-leased on the same one, or legacy.
 update desktop_task_attempts a
 set outcome = 'superseded', ended_at = now()
-from desktop_tasks d
-where a.monitor_task_id = any($1::bigint[]) and a.ended_at is null and d.id = a.task_id
-returning d.id, d.tenant_id, a.client_id as target_client_id, d.lane, d.interrupt_generation
+from monitoring_collect_tasks t
+where a.monitor_task_id = any($1::bigint[]) and a.ended_at is null and t.id = a.monitor_task_id
+returning coalesce(a.task_id::text, 'l-' || t.id) as id, a.tenant_id, a.client_id as target_client_id,
+    coalesce((select d.lane from desktop_tasks d where d.id = a.task_id), t.dispatch_lane) as lane,
+    coalesce((select d.interrupt_generation from desktop_tasks d where d.id = a.task_id), t.interrupt_generation)
+        as interrupt_generation
 
 -- name: mark_projections
 -- Coalesced: many results of a brand-day are one mark, and one that waits its turn keeps it. A parked one gets a new

@@ -24,7 +24,8 @@ for no key update
 -- name: lock_live_of_client
 -- Everything that the client has or is about to have, under lock.
 select d.id, d.status, d.attempt_id, d.result_received_at, d.lease_token_hash is not null as leased,
-    coalesce(d.lease_expires_at <= now(), true) as expired
+    coalesce(d.lease_expires_at <= now(), true) as expired,
+    coalesce(d.control_flags ->> 'interrupt_requested' = 'true', false) as interrupt_requested
 from desktop_tasks d
 where d.target_client_id = $1 and d.tenant_id = $2 and d.kind = 'monitor'
   and d.status in ('queued', 'in_progress', 'unknown')
@@ -73,10 +74,11 @@ with granted as (
     update desktop_task_attempts a set ended_at = now(), outcome = 'replaced'
     from granted g where a.task_id = g.id and a.ended_at is null
 ), opened as (
-    insert into desktop_task_attempts (id, tenant_id, task_id, monitor_task_id, client_id, attempt, token_hash, generation)
+    insert into desktop_task_attempts (id, tenant_id, task_id, monitor_task_id, client_id, attempt, token_hash, generation,
+        question_version_id)
     select g.attempt_id, g.tenant_id, g.id, g.monitor_task_id, g.target_client_id, g.attempt, g.lease_token_hash,
-        g.interrupt_generation
-    from granted g
+        g.interrupt_generation, b.question_version_id
+    from granted g join monitoring_collect_tasks b on b.id = g.monitor_task_id
 )
 select g.id, g.kind, g.target_client_id, g.priority, g.lane, g.lane_weight, g.status, g.scheduler_group_key,
     t.business_date, g.interrupt_generation, g.updated_at, g.enqueued_at, g.source, t.execution_owner, g.attempt,

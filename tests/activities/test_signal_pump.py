@@ -115,7 +115,7 @@ async def test_a_signal_arrives_as_its_model_with_the_outbox_id(
         assert await until_settled(pool) == ["delivered"]
     (row,) = await rows_of(pool)
     assert await heard(target, 1) == [
-        {"kind": "tasks_terminal", "outbox_id": row["id"], "completed": 7, "failed": 0, "remaining": 93}
+        {"kind": "tasks_terminal", "outbox_id": row["id"], "completed": 7, "failed": 0, "remaining": 93, "returned": 0}
     ]
 
 

@@ -150,7 +150,7 @@ async def test_a_request_tells_its_state_and_lists_newest_first(call: Caller, re
     request = (await click(call, ready)).json()["request_id"]
     found = (await call("GET", f"{BASE}/collect-requests/{request}")).json()
     assert (found["status"], found["requested_task_count"], found["completed_task_count"]) == ("accepted", 4, 0)
-    assert found["interrupts"] == {"requested": 0, "settled": 0, "timed_out": 0}
+    assert found["interrupts"] == {"requested": 0, "settled": 0, "timed_out": 0, "withdrawn": 0}
     assert 0 < found["ttl_left_seconds"] <= 300
     await pool.execute("update monitoring_collect_requests set first_dispatched_at = now()")
     assert (await call("GET", f"{BASE}/collect-requests/{request}")).json()["ttl_left_seconds"] is None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -67,6 +68,8 @@ class Hub:
     """State, troubles and the record of everything that came in."""
 
     leases: dict[str, Lease] = field(default_factory=dict)
+    # Legacy tasks that a pull leases.
+    offers: list[TaskAvailable] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     frames: list[AnyClientFrame] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -90,6 +93,13 @@ class Hub:
         for frame in frames:
             self.leases[frame.task_id] = Lease(frame, generation=frame.interrupt_generation)
             await self.send(frame)
+
+    async def offer(self, *frames: TaskAvailable) -> None:
+        """Announce legacy tasks; a pull leases them with these frames."""
+        for frame in frames:
+            self.offers.append(frame)
+            bare = msgspec.structs.replace(frame, attempt=0, attempt_id="", lease_token="", status="pending")
+            await self.send(bare)
 
     async def order(self, order: TaskControl) -> None:
         """Note an interrupt in the lease and send it."""
@@ -175,9 +185,20 @@ class Hub:
             await self.send(interrupt(task_id, lease.generation))
         return answer
 
+    async def pull(self, request: Request) -> JSONResponse:
+        return await self.call("", "lease", request)
+
+    def _lease_offers(self, count: int) -> JSONResponse:
+        taken, self.offers = self.offers[:count], self.offers[count:]
+        self.leases.update({frame.task_id: Lease(frame, generation=frame.interrupt_generation) for frame in taken})
+        tasks = [msgspec.to_builtins(msgspec.structs.asdict(frame)) for frame in taken]
+        return JSONResponse({"tasks": tasks, "remaining": len(self.offers)})
+
     def _judge(self, call: Call) -> JSONResponse:
         if self.troubles.get(call.action):
             return problem(*self.troubles[call.action].pop(0))
+        if call.action == "lease":
+            return self._lease_offers(call.body["count"])
         lease = self.leases.get(call.task_id)
         token = call.body.get("lease_token")
         if call.action == "interrupt-ack" and token is None:
@@ -249,6 +270,7 @@ def port_of(server: Server) -> int:
 @asynccontextmanager
 async def _rest(hub: Hub) -> AsyncIterator[str]:
     app = FastAPI()
+    app.post("/api/desktop/tasks/lease")(hub.pull)
     app.post("/api/desktop/tasks/{task_id}/{action}")(hub.call)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))

@@ -32,6 +32,7 @@ async def test_a_result_is_posted_as_received_and_leaves_the_disk(hub: Hub, open
     [result] = hub.results
     assert (result["raw"], result["attempt_id"], result["outcome"]) == (ANSWER, task.attempt_id, "succeeded")
     assert set(result["phase_times"]) == {phase.value for phase in Phase} - {"POSTING"}
+    assert result["safe_point_interval_ms"] > 0
     assert kept_files(tmp_path) == []
 
 

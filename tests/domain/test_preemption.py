@@ -45,6 +45,23 @@ def test_a_task_preempted_often_enough_is_spared_while_another_victim_exists() -
     assert chosen([tired], policy=PreemptPolicy.ALL) == [1]
 
 
+def test_a_spared_task_gives_way_when_the_others_do_not_make_room_enough() -> None:
+    tired, fresh = running(1, Phase.PREPARING, preemptions=3), running(2, Phase.POSTING)
+    assert chosen([tired, fresh], needed=2) == [2, 1]
+    assert chosen([tired, fresh], policy=PreemptPolicy.ALL, needed=2) == [2, 1]
+    assert chosen([tired, fresh], needed=1) == [2]
+
+
+def test_where_all_were_preempted_often_enough_policy_all_takes_those_needed_and_one_at_least() -> None:
+    tired = [running(number, Phase.WAITING, number, preemptions=3) for number in (1, 2, 3)]
+    assert [chosen(tired, policy=PreemptPolicy.ALL, needed=needed) for needed in (-1, 0, 1, 2)] == [
+        [3],
+        [3],
+        [3],
+        [3, 2],
+    ]
+
+
 def desk(number: int, free: int, rate: float = 0.0, **more: object) -> ClientState:
     return ClientState(UUID(int=number), 1, 1, free, abort_rate=rate, **more)
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 from devstack import config, temporal
 from devstack.apps import app_parts
 from devstack.demo.server import Server, describe
-from devstack.ports import AppPorts, PortBook
+from devstack.ports import APP_PORTS, AppPorts, PortBook
 from devstack.record import Endpoints
 from devstack.supervisor import Supervisor
 from tests.conftest import Servers
@@ -34,7 +34,7 @@ async def install(servers: Servers, database_url: str, state_dir: Path) -> Async
     supervisor = Supervisor(state_dir)
     supervisor.clean_up()
     book = PortBook(state_dir, {}, {})
-    ports = AppPorts(api=book.take("api"), hub=book.take("hub"))
+    ports = AppPorts(**{name: book.take(name) for name in APP_PORTS})
     try:
         for part in app_parts(endpoints, state_dir, ports, _environment(name)):
             await supervisor.start(part)

@@ -12,9 +12,11 @@ from rich.console import Console
 
 from devstack.demo.material import Material, samples
 from devstack.demo.story import Options, tell
-from store.audit import check_integrity
+from store.audit import Integrity, check_integrity
 from store.database import Pool
+from store.settings import write_dispatch_setting
 from tests.e2e.installation import Installation
+from tests.e2e.scraping import check_metrics, check_operations
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -39,6 +41,24 @@ async def test_a_batch_gives_way_to_a_click_and_everything_is_collected_once(
     assert outcome["preempted"] >= 1
     assert (outcome["lost"], outcome["duplicated"]) == (0, 0)
     assert outcome["visibility"]["collected"] == outcome["visibility"]["expected"] == 40
+    await check_metrics(installation, outcome)
+    await check_operations(installation)
+    await on_the_legacy_path(installation, pool)
+
+
+async def on_the_legacy_path(installation: Installation, pool: Pool) -> None:
+    """The same story for a new tenant after the roll-out was set back, on the installation that runs already."""
+    async with pool.acquire() as connection:
+        await write_dispatch_setting(connection, "rollout_percent", 0, actor="test")
+    outcome = await told(installation, pool, questions=4, speed=4)
+    assert outcome["batch_expected"] == outcome["batch_completed"] == 16
+    assert (outcome["request_status"], outcome["request_tasks"]) == ("succeeded", 8)
+    assert (outcome["lost"], outcome["duplicated"]) == (0, 0)
+    tenant_id = await pool.fetchval("select max(id) from tenants")
+    assert await pool.fetchval("select count(*) from desktop_tasks where tenant_id = $1", tenant_id) == 0
+    leases = "select count(*) from desktop_task_attempts where tenant_id = $1 and task_id is null"
+    assert await pool.fetchval(leases, tenant_id) >= 16
+    assert await check_integrity(pool, tenant_id) == Integrity(lost=0, duplicated=0, miscounted=0, overhanging=0)
 
 
 async def kill_when(installation: Installation, pool: Pool, name: str, completed: int) -> None:

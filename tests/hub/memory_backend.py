@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from domain.hub_port import ClientIdentity, HeartbeatRecord, SnapshotContent
+from domain.legacy import TaskId
 from domain.protocol import Control, HeldAttempt, HeldTask, Hello, TaskAvailable, TaskControl
 
 
@@ -32,6 +33,8 @@ class MemoryBackend:
     epochs: dict[UUID, int] = field(default_factory=dict)
     online: set[UUID] = field(default_factory=set)
     tasks: dict[UUID, MemoryTask] = field(default_factory=dict)
+    # Legacy tasks on offer, by number, as frames.
+    offers: dict[int, TaskAvailable] = field(default_factory=dict)
     controls: dict[UUID, list[TaskControl]] = field(default_factory=dict)
     ended: set[UUID] = field(default_factory=set)
     failure: Exception | None = None
@@ -93,14 +96,16 @@ class MemoryBackend:
         task = next((task for task in self.tasks.values() if str(task.attempt_id) == item.attempt_id), None)
         return HeldTask(task_id=item.task_id, attempt_id=item.attempt_id, valid=task is not None)
 
-    async def grant(self, client: ClientIdentity, epoch: int, task_ids: Sequence[UUID]) -> list[TaskAvailable]:
+    async def grant(self, client: ClientIdentity, epoch: int, task_ids: Sequence[TaskId]) -> list[TaskAvailable]:
         await self.gate.wait()
         self._check()
-        self.grants.append(list(task_ids))
+        executions = [task_id for task_id in task_ids if isinstance(task_id, UUID)]
+        self.grants.append(executions)
         if self.epochs[client.client_id] != epoch:
             return []
-        free = (task_id for task_id in task_ids if (task := self.tasks.get(task_id)) and task.attempt_id is None)
+        free = (task_id for task_id in executions if (task := self.tasks.get(task_id)) and task.attempt_id is None)
         leased = [self._lease(task_id) for task_id in free]
+        leased += [self.offers[number] for number in task_ids if isinstance(number, int) and number in self.offers]
         if self.lost_grants:
             self.lost_grants -= 1
             raise TimeoutError("the commit's answer did not come")

@@ -13,7 +13,9 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.worker import Worker
 
+from activities.reconcile import ReconcileActivities
 from activities.resident import ResidentActivities
+from activities.tuning import TuningActivities
 from domain.ids import new_uuid
 from domain.messages import RESIDENT_QUEUE, ClientBound, ClientLost, Preempted, ResidentStart, Resumed
 from store.accept import accept_collect_now
@@ -23,9 +25,11 @@ from tests.workflows.clock import Clock
 from tests.workflows.desk import Desk, Running
 from tests.workflows.stage import Stage, shows, until
 from workflows.collect_now import CollectNow
+from workflows.reconcile import Reconcile
 from workflows.resident import Resident
 from workflows.scan_plans import ScanPlans
 from workflows.scheduled_batch import ScheduledBatch
+from workflows.tune_timeouts import TuneTimeouts
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +93,37 @@ async def test_collect_now_victim_stopped_in_time(stage: Stage) -> None:
     await stage.deliver()
     await ended(handle)
     await write("collect_now_victim_stopped_in_time", handle)
+
+
+async def test_collect_now_victims_on_two_platforms(stage: Stage) -> None:
+    """Judged one after the other; then another request inherits what is left when the first is cancelled."""
+    await impatient(stage)
+    await stage.pool.execute(
+        "insert into platform_settings (platform_id, interrupt_soft_timeout_ms, interrupt_hard_timeout_ms)"
+        " values ('kimi', 600, 1500), ('zhipu', 600, 3000)"
+    )
+    desktop = await stage.world.client(max_concurrent=4)
+    for platform in ("qwen", "kimi", "zhipu"):
+        await stage.world.leased(desktop, status="in_progress", platform=platform)
+    command = stage.command()
+    _, handle = await stage.accept(command)
+    question = (await stage.world.question()).id
+    _, heir = await stage.accept(stage.command(question_ids=(question,), user_id=2))
+    await until(lambda: _revoked(stage, 2))
+    await handle.cancel()
+    await until(lambda: stage.called("cancel_request"))
+    await stage.deliver()
+    await until(lambda: _revoked(stage, 3))
+    await heir.cancel()
+    await ended(handle)
+    await ended(heir)
+    await write("collect_now_victims_on_two_platforms", handle)
+    await write("collect_now_inherited_a_victim", heir)
+
+
+async def _revoked(stage: Stage, victims: int) -> bool:
+    found = await stage.pool.fetchval("select count(*) from desktop_tasks where status = 'unknown'")
+    return bool(found >= victims)
 
 
 async def test_collect_now_cancelled(stage: Stage) -> None:
@@ -165,6 +200,24 @@ async def test_scheduled_batch_cancelled(stage: Stage) -> None:
     await write("scheduled_batch_cancelled", handle)
 
 
+async def test_scheduled_batch_paused(stage: Stage) -> None:
+    """Paused while its tasks are made, resumed, paused again, and cancelled by an update."""
+    desk = Desk(stage.pool, stage.world, await stage.world.client())
+    start = await stage.plan_batch()
+    handle = await stage.start_batch(start)
+    await handle.execute_update(ScheduledBatch.pause)
+    await until(lambda: shows(handle, "**paused**: 0 of 2"))
+    await handle.execute_update(ScheduledBatch.resume)
+    tasks = [task["id"] for task in await stage.tasks(batch_id=start.batch_id)]
+    running = await desk.start(await desk.dispatch(tasks[:1], source="daily_schedule"))
+    await handle.execute_update(ScheduledBatch.pause)
+    await handle.execute_update(ScheduledBatch.cancel)
+    await desk.finish(running)
+    await stage.deliver()
+    await ended(handle)
+    await write("scheduled_batch_paused", handle)
+
+
 async def test_scheduled_batch_continued_as_new(stage: Stage) -> None:
     handle = await stage.start_batch(await stage.plan_batch())
     await until(lambda: shows(handle, "**running**"))
@@ -186,6 +239,28 @@ async def test_scan_plans(stage: Stage) -> None:
     handle = await stage.client.start_workflow(ScanPlans.run, id=f"scan-{new_uuid()}", task_queue=stage.queue)
     await ended(handle)
     await write("scan_plans", handle)
+
+
+async def test_tune_timeouts(stage: Stage) -> None:
+    queue = f"test-{new_uuid()}"
+    effects = TuningActivities(stage.pool)
+    async with Worker(stage.client, task_queue=queue, workflows=[TuneTimeouts], activities=[effects.tune_timeouts]):
+        handle = await stage.client.start_workflow(TuneTimeouts.run, id="tune-timeouts", task_queue=queue)
+        await ended(handle)
+    await write("tune_timeouts", handle)
+
+
+async def test_reconcile(stage: Stage) -> None:
+    async def nobody() -> list[ResidentStart]:
+        return []
+
+    mending = ReconcileActivities(stage.pool, stage.client, nobody)
+    queue = f"test-{new_uuid()}"
+    activities = [mending.reconcile_database, mending.reconcile_workflows]
+    async with Worker(stage.client, task_queue=queue, workflows=[Reconcile], activities=activities):
+        handle = await stage.client.start_workflow(Reconcile.run, id="reconcile", task_queue=queue)
+        await ended(handle)
+    await write("reconcile", handle)
 
 
 @asynccontextmanager

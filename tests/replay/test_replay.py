@@ -13,11 +13,13 @@ from temporalio.workflow import NondeterminismError
 
 from tests.replay.histories import files, read, workflow_type
 from workflows.collect_now import CollectNow
+from workflows.reconcile import Reconcile
 from workflows.resident import Resident
 from workflows.scan_plans import ScanPlans
 from workflows.scheduled_batch import ScheduledBatch
+from workflows.tune_timeouts import TuneTimeouts
 
-WORKFLOWS = (CollectNow, Resident, ScanPlans, ScheduledBatch)
+WORKFLOWS = (CollectNow, Reconcile, Resident, ScanPlans, ScheduledBatch, TuneTimeouts)
 
 UPSERT = "upsertWorkflowSearchAttributesEventAttributes"
 

@@ -113,6 +113,35 @@ async def test_an_idempotency_key_finds_its_request_however_old_and_however_it_e
     assert (again.outcome, again.answer) == (AcceptOutcome.REPLAYED, first)
 
 
+async def test_an_idempotency_key_stands_for_the_call_whatever_day_it_is(world: World) -> None:
+    first = await accepted(world, idempotency_key="k")
+    # A zone where it is another day than in Shanghai now: fourteen hours ahead, or eleven behind.
+    await world.pool.execute(
+        "update monitoring_plans set time_zone ="
+        " case when extract(hour from now() at time zone 'UTC') between 10 and 15 then 'Pacific/Kiritimati'"
+        " else 'Pacific/Pago_Pago' end"
+    )
+    again = await click(world, idempotency_key="k")
+    assert (again.outcome, again.answer) == (AcceptOutcome.REPLAYED, first)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["update monitoring_plans set run_mode = 'api_search_grounded'", "update monitoring_plans set active = false"],
+)
+async def test_an_idempotency_key_stands_for_the_call_whatever_became_of_the_plans(world: World, edit: str) -> None:
+    first = await accepted(world, idempotency_key="k")
+    await world.pool.execute(edit)
+    again = await click(world, idempotency_key="k")
+    assert (again.outcome, again.answer) == (AcceptOutcome.REPLAYED, first)
+
+
+async def test_an_idempotency_key_of_a_workspace_out_of_reach_finds_nothing(world: World) -> None:
+    await accepted(world, idempotency_key="k")
+    refused = await click(world, idempotency_key="k", workspace_ids=(world.workspace_id + 1,))
+    assert (refused.outcome, refused.error_status) == (AcceptOutcome.REFUSED, 404)
+
+
 async def test_an_idempotency_key_with_another_scope_is_a_conflict(world: World) -> None:
     await accepted(world, idempotency_key="k")
     refused = await click(world, idempotency_key="k", preempt=False)

@@ -1,145 +1,25 @@
-"""Due plans become batches once; tasks are created once; a batch ends with true counters (1-dispatch §1.6)."""
+"""A batch's tasks are created once, and it ends with true counters (1-dispatch §1.6)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
-import asyncpg
 import pytest
 
 from domain.lanes import Lane
-from domain.messages import BatchCounters, BatchRef, MaterialiseChunk
-from store import batches
+from domain.messages import MaterialiseChunk
+from store import batch_tasks, batches
 from store.database import Pool
+from tests.support.batches import Effect, materialise, planned, ref, rows_of, twice
 from tests.support.clicks import Hands, accepted, click, finish, rounds, whole
-from tests.support.world import BUSINESS_DATE, Desktop, World, ago
-
-SHANGHAI = ZoneInfo("Asia/Shanghai")
-Effect = Callable[[Pool, BatchRef], Awaitable[BatchCounters]]
+from tests.support.world import BUSINESS_DATE, Desktop, World
 
 
 @pytest.fixture
 async def world(pool: Pool) -> World:
     """A tenant without plans."""
     return await World.create(pool)
-
-
-def local(*parts: int) -> datetime:
-    """A wall time in Shanghai."""
-    return datetime(*parts, tzinfo=SHANGHAI)  # type: ignore[misc, arg-type]
-
-
-def plan_row(**more: Any) -> Any:
-    """A due plan as `claim_due_plans` returns it; daily at 06:00 in Shanghai unless told."""
-    given = {
-        "id": 7,
-        "cadence_kind": "cron",
-        "cadence": "0 6 * * *",
-        "time_zone": "Asia/Shanghai",
-        "business_date_rule": "today",
-        "next_run_at": local(2026, 4, 20, 6, 0),
-    }
-    return {**given, **more}
-
-
-@pytest.mark.parametrize(
-    ("rule", "cadence", "at", "day", "cut_off"),
-    [
-        ("today", "0 6 * * *", (6, 0), date(2026, 4, 20), local(2026, 4, 21, 0, 0)),
-        ("today", "30 23 * * *", (23, 30), date(2026, 4, 20), local(2026, 4, 21, 0, 0)),
-        ("previous_day", "0 1 * * *", (1, 0), date(2026, 4, 19), local(2026, 4, 20, 6, 10)),
-        ("previous_day", "0 7 * * *", (7, 0), date(2026, 4, 19), local(2026, 4, 21, 0, 0)),
-    ],
-)
-def test_business_date_and_cut_off_follow_the_plans_rule_in_its_zone(
-    rule: str, cadence: str, at: tuple[int, int], day: date, cut_off: datetime
-) -> None:
-    due = local(2026, 4, 20, *at)
-    plan = plan_row(business_date_rule=rule, cadence=cadence, next_run_at=due)
-    claimed = batches.slot_of(plan, due + timedelta(seconds=3))
-    assert (claimed.business_date, claimed.cut_off_at, claimed.scheduled_for) == (day, cut_off, due)
-    assert (claimed.slot, claimed.skipped) == (f"p7-{at[0]:02}{at[1]:02}00", 0)
-
-
-def test_a_missed_schedule_catches_up_once_and_says_how_many_slots_it_skipped() -> None:
-    claimed = batches.slot_of(plan_row(cadence="0 * * * *"), local(2026, 4, 20, 9, 59))
-    assert (claimed.scheduled_for, claimed.skipped) == (local(2026, 4, 20, 9, 0), 3)
-
-
-async def due_plans(world: World, number: int) -> list[int]:
-    return [await world.plan(next_run_at=ago(minutes=5)) for _ in range(number)]
-
-
-async def test_scans_at_once_plan_each_batch_once(world: World) -> None:
-    plans = await due_plans(world, 12)
-    claimed = await asyncio.gather(*(batches.claim_due_plans(world.pool, limit=5) for _ in range(3)))
-    assert sum(claimed) == 12
-    rows = await world.pool.fetch("select plan_id, status from scheduled_batches order by plan_id")
-    assert [tuple(row) for row in rows] == [(plan, "planned") for plan in plans]
-    assert await world.pool.fetchval("select count(*) from monitoring_plans where next_run_at <= now()") == 0
-    assert await batches.claim_due_plans(world.pool) == 0
-
-
-async def test_a_scan_does_not_wait_for_a_plan_that_another_holds(world: World) -> None:
-    held, free = await due_plans(world, 2)
-    async with world.pool.acquire() as other, other.transaction():
-        await other.execute("select id from monitoring_plans where id = $1 for update", held)
-        assert await asyncio.wait_for(batches.claim_due_plans(world.pool), 5) == 1
-    assert [row["plan_id"] for row in await world.pool.fetch("select plan_id from scheduled_batches")] == [free]
-
-
-async def test_a_scan_goes_on_past_one_transactions_worth(world: World) -> None:
-    await due_plans(world, 7)
-    assert await batches.claim_due_plans(world.pool, limit=3) == 7
-
-
-async def test_a_cadence_that_cannot_be_read_does_not_stop_the_others(world: World) -> None:
-    broken, good = await due_plans(world, 2)
-    await world.set("monitoring_plans", broken, cadence="every day or so")
-    await batches.claim_due_plans(world.pool)
-    rows = await world.pool.fetch("select plan_id from scheduled_batches")
-    assert [row["plan_id"] for row in rows] == [good]
-    assert (await world.row("monitoring_plans", broken))["next_run_at"] is None
-
-
-async def test_the_same_slot_claimed_again_is_one_batch(world: World) -> None:
-    [plan] = await due_plans(world, 1)
-    await batches.claim_due_plans(world.pool)
-    first = await batches.find_planned(world.pool)
-    scheduled_for = await world.pool.fetchval("select scheduled_for from scheduled_batches")
-    await world.set("monitoring_plans", plan, next_run_at=scheduled_for)
-    await batches.claim_due_plans(world.pool)
-    assert await batches.find_planned(world.pool) == first
-    assert len(first) == 1
-
-
-async def planned(world: World, questions: int = 5, platforms: tuple[str, ...] = ("qwen", "doubao")) -> int:
-    """A planned batch over new questions; returns it."""
-    for _ in range(questions):
-        await world.question()
-    plan = await world.plan(platforms=platforms)
-    batch: int = await world.pool.fetchval(
-        "insert into scheduled_batches (tenant_id, brand_id, plan_id, business_date, slot, run_mode, collector_type,"
-        " workflow_id, scheduled_for, cut_off_at) select $1, $2, $3, (now() at time zone 'Asia/Shanghai')::date,"
-        " 's' || $3::bigint,"
-        " 'api_standard', 'desktop', 'batch/' || $3::bigint, now(), now() + interval '6 hours' returning id",
-        world.tenant_id, world.brand_id, plan,
-    )  # fmt: skip
-    return batch
-
-
-async def materialise(world: World, batch: int, size: int = 4) -> list[int]:
-    """Every chunk; returns how many each created."""
-    created, offset, done = [], 0, False
-    while not done:
-        chunk = MaterialiseChunk(batch_id=batch, tenant_id=world.tenant_id, offset=offset, size=size)
-        answer = await batches.materialise(world.pool, chunk)
-        created.append(answer.created)
-        offset, done = answer.next_offset, answer.done
-    return created
 
 
 async def test_tasks_are_created_in_chunks_and_only_once(world: World) -> None:
@@ -157,8 +37,8 @@ async def test_tasks_are_created_in_chunks_and_only_once(world: World) -> None:
 async def test_a_repeated_chunk_creates_nothing_more(world: World) -> None:
     batch = await planned(world)
     chunk = MaterialiseChunk(batch_id=batch, tenant_id=world.tenant_id, offset=0, size=4)
-    first = await batches.materialise(world.pool, chunk)
-    again = await batches.materialise(world.pool, chunk)
+    first = await batch_tasks.materialise(world.pool, chunk)
+    again = await batch_tasks.materialise(world.pool, chunk)
     assert (first.created, again.created, again.next_offset, again.expected) == (4, 0, 4, 4)
 
 
@@ -227,16 +107,6 @@ async def test_what_a_cut_off_expired_is_the_next_batchs(world: World) -> None:
     assert await whole(world)
 
 
-async def test_planned_batches_are_found_page_by_page(world: World) -> None:
-    made = [await world.batch(status="planned") for _ in range(5)]
-    found, last = [], 0
-    while page := await batches.find_planned(world.pool, last, limit=2):
-        assert len(page) <= 2
-        found += [start.batch_id for start, _ in page]
-        last = found[-1]
-    assert found == made
-
-
 async def test_a_question_without_a_text_does_not_stop_the_batch(world: World) -> None:
     batch = await planned(world, 2, ("qwen",))
     await world.pool.execute(
@@ -245,26 +115,6 @@ async def test_a_question_without_a_text_does_not_stop_the_batch(world: World) -
         world.brand_id,
     )
     assert await materialise(world, batch) == [2]
-
-
-def ref(world: World, batch: int, **more: Any) -> BatchRef:
-    return BatchRef(batch_id=batch, tenant_id=world.tenant_id, **more)
-
-
-async def rows_of(world: World) -> list[list[asyncpg.Record]]:
-    tables = ("scheduled_batches", "monitoring_collect_tasks", "desktop_tasks", "outbox", "projection_rebuild_queue")
-    return [await world.pool.fetch(f"select * from {table} order by 1") for table in tables]
-
-
-async def twice(world: World, effect: Effect, given: BatchRef) -> BatchCounters:
-    """Apply the effect; the second time must change nothing."""
-    first = await effect(world.pool, given)
-    before = await rows_of(world)
-    again = await effect(world.pool, given)
-    assert again.touched == 0
-    assert await rows_of(world) == before
-    assert await whole(world)
-    return first
 
 
 class Scene:
@@ -333,9 +183,18 @@ async def test_an_end_settles_what_waits_and_leaves_live_requests_and_running_ta
     assert reasons == ({None, "batch_cancelled"} if effect is batches.cancel_batch else {None})
 
 
+async def end_requests(world: World, status: str) -> None:
+    """Over, with what they held given back."""
+    await world.pool.execute(
+        "update monitoring_collect_requests set status = $1, finished_at = now(),"
+        " returned_task_count = requested_task_count",
+        status,
+    )
+
+
 @pytest.mark.parametrize("status", ["succeeded", "timed_out"])
 async def test_a_task_whose_request_is_over_is_settled_like_the_others(scene: Scene, status: str) -> None:
-    await scene.world.pool.execute("update monitoring_collect_requests set status = $1, finished_at = now()", status)
+    await end_requests(scene.world, status)
     await scene.world.pool.execute(
         "update monitoring_collect_tasks set dispatch_lane = 'normal', dispatch_priority = 100"
         " where dispatch_lane = 'high'"
@@ -371,7 +230,7 @@ async def test_a_batch_finishes_when_the_last_task_is_settled_and_not_before(
     world = scene.world
     await effect(world.pool, ref(world, scene.batch))
     assert (await batches.finish_batch(world.pool, ref(world, scene.batch))).touched == 0
-    await world.pool.execute("update monitoring_collect_requests set status = 'failed'")
+    await end_requests(world, "failed")
     await world.pool.execute(
         "update monitoring_collect_tasks set dispatch_lane = 'normal', dispatch_priority = 100"
         " where dispatch_lane = 'high'"
@@ -382,3 +241,55 @@ async def test_a_batch_finishes_when_the_last_task_is_settled_and_not_before(
     counters = await twice(world, batches.finish_batch, ref(world, scene.batch))
     assert (counters.status, counters.touched, counters.completed) == (status, 1, 1)
     assert counters.settled == counters.expected == 6
+
+
+async def test_what_waited_on_a_client_that_does_not_resume_is_run_by_another(world: World) -> None:
+    busy = await world.client()
+    batch = await planned(world, 1)
+    await materialise(world, batch)
+    await rounds(world.pool)
+    assert len(await Hands(world, busy).take()) == 2
+    request = await world.request(client_id=busy.id)
+    await world.leased(busy, status="in_progress", platform="kimi", lane=Lane.HIGH, request_id=request)
+    free = await world.client()
+    assert await rounds(world.pool) == 0
+    counters = await twice(world, batches.rebalance_batch, ref(world, batch, client_id=busy.id))
+    assert counters.touched == 2
+    await rounds(world.pool)
+    frames = await Hands(world, free).take()
+    for frame in frames:
+        await Hands(world, free).run(frame)
+    counters = await batches.finish_batch(world.pool, ref(world, batch))
+    assert (counters.status, counters.completed) == ("completed", 2)
+    assert await whole(world)
+
+
+async def test_a_question_that_is_switched_off_between_chunks_hides_no_other_one(world: World) -> None:
+    batch = await planned(world, 4, ("qwen",))
+    first = await batch_tasks.materialise(
+        world.pool, MaterialiseChunk(batch_id=batch, tenant_id=world.tenant_id, size=2)
+    )
+    assert first.after is not None
+    await world.set("questions", first.after[0], active=False)
+    chunk = MaterialiseChunk(
+        batch_id=batch, tenant_id=world.tenant_id, size=2, offset=first.next_offset, after=first.after
+    )
+    second = await batch_tasks.materialise(world.pool, chunk)
+    assert (first.created, second.created, second.expected) == (2, 2, 4)
+
+
+async def test_a_run_that_began_without_a_cursor_goes_on_by_position_and_has_one_then(world: World) -> None:
+    batch = await planned(world, 5, ("qwen",))
+    chunk = MaterialiseChunk(batch_id=batch, tenant_id=world.tenant_id, size=2)
+    await batch_tasks.materialise(world.pool, chunk)
+    second = await batch_tasks.materialise(world.pool, chunk.model_copy(update={"offset": 2}))
+    assert (second.created, second.next_offset, second.after is not None) == (2, 4, True)
+    third = await batch_tasks.materialise(world.pool, chunk.model_copy(update={"offset": 4, "after": second.after}))
+    assert (third.created, third.done, third.expected) == (1, True, 5)
+
+
+async def test_a_cancelled_batch_gets_no_tasks(world: World) -> None:
+    batch = await planned(world, 2, ("qwen",))
+    await batches.cancel_batch(world.pool, ref(world, batch))
+    assert await materialise(world, batch) == [0]
+    assert await world.pool.fetchval("select count(*) from monitoring_collect_tasks") == 0

@@ -12,7 +12,9 @@ from domain.messages import RequestRef
 from domain.rounds import Pick, plan_round
 from store import requests
 from store.database import Pool, transaction
-from store.dispatch import HEADS, Reading, read_round, write_round
+from store.dispatch import HEADS, Owner, Reading, add_scheduled, read_round, read_urgent
+from store.dispatch_write import write_round
+from store.windows import frees_in, prune
 from tests.support.clicks import Hands, accepted, rounds, scheduled, whole
 from tests.support.world import Desktop, World, ago
 
@@ -39,7 +41,7 @@ async def reading(pool: Pool) -> Reading:
 async def write(pool: Pool, read: Reading, picks: tuple[Pick, ...] | None = None) -> int:
     chosen = plan_round(read.state, read.candidates).picks if picks is None else picks
     async with transaction(pool) as connection:
-        return await write_round(connection, chosen, read.generations)
+        return len((await write_round(connection, chosen, read.generations)).dispatched)
 
 
 async def dispatched(world: World) -> list[int]:
@@ -51,26 +53,30 @@ async def dispatched(world: World) -> list[int]:
     return [row["monitor_task_id"] for row in rows]
 
 
-async def past_dispatches(world: World, client: Desktop, number: int, seconds: float) -> None:
+async def past_dispatches(world: World, number: int, seconds: float, *, high: int = 0) -> None:
     """Dispatches of the recent past that hold nothing any more."""
-    task = await world.business_task(platform="xai")
-    await world.set("monitoring_collect_tasks", task, status="completed")
-    for _ in range(number):
-        await world.pool.execute(
-            "insert into desktop_tasks (id, tenant_id, monitor_task_id, target_client_id, ai_platform_id, priority,"
-            " lane, source, status, created_at) values ($1, $2, $3, $4, 'xai', 100, 'normal', 'daily_schedule',"
-            " 'succeeded', now() - make_interval(secs => $5))",
-            new_uuid(), world.tenant_id, task, client.id, seconds,
-        )  # fmt: skip
+    await world.pool.execute(
+        "insert into dispatch_ledger (tenant_id, scheduled, high, at)"
+        " values ($1, $2, $3, now() - make_interval(secs => $4))",
+        world.tenant_id, number, high, seconds,
+    )  # fmt: skip
+
+
+async def frees(read: Reading, pool: Pool) -> float | None:
+    """When the first full window of the reading's plan opens."""
+    async with transaction(pool) as connection:
+        return await frees_in(connection, plan_round(read.state, read.candidates).full_minutes)
 
 
 async def test_a_dispatch_is_an_execution_task_a_hold_and_a_hint(world: World, client: Desktop) -> None:
     business = await world.business_task(lane=Lane.RETRY)
-    await world.set("monitoring_collect_tasks", business, dispatch_priority=70, enqueued_at=ago(hours=1))
+    await world.set(
+        "monitoring_collect_tasks", business, dispatch_priority=70, enqueued_at=ago(hours=1), dispatch_attempts=1
+    )
     assert await rounds(world.pool) == 1
     row = await world.business(business)
     execution = await world.execution(row["active_task_id"])
-    assert (row["status"], row["dispatch_attempts"]) == ("pending", 0)
+    assert (row["status"], row["dispatch_attempts"]) == ("pending", 1)
     assert (execution["status"], execution["lane"], execution["priority"]) == ("queued", "retry", 70)
     assert (execution["source"], execution["enqueued_at"]) == ("retry_recovery", row["enqueued_at"])
     assert execution["scheduler_group_key"] == f"qid:{row['question_id']}"
@@ -133,10 +139,10 @@ async def test_high_goes_first_and_no_new_normal_to_its_client(world: World, cli
 async def test_each_budget_stops_scheduled_work(world: World, client: Desktop, budget: str) -> None:
     if budget == "cluster":
         await world.setting("cluster_per_minute", 10)
-        await past_dispatches(world, client, 8, 5)
+        await past_dispatches(world, 8, 5)
     elif budget == "tenant":
         await world.setting("tenant_per_minute", 8)
-        await past_dispatches(world, client, 8, 5)
+        await past_dispatches(world, 8, 5)
     elif budget == "concurrency":
         for platform in ("kimi", "ernie"):
             await scheduled(world, client, platform=platform)
@@ -154,6 +160,7 @@ async def test_each_budget_stops_scheduled_work(world: World, client: Desktop, b
         waiting,
         new_uuid(),
     )
+    await world.pool.execute("delete from dispatch_ledger")
     await rounds(world.pool)
     assert waiting in await dispatched(world)
 
@@ -167,7 +174,7 @@ async def test_high_passes_the_tenants_minute_the_queue_depth_and_the_share_of_s
         await scheduled(world, client, platform="kimi", status="queued")
     else:
         await world.setting(f"{budget}_per_minute", 5)
-        await past_dispatches(world, client, 20, 5)
+        await past_dispatches(world, 20, 5)
     high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
     await rounds(world.pool)
     assert await dispatched(world) == [high]
@@ -176,7 +183,7 @@ async def test_high_passes_the_tenants_minute_the_queue_depth_and_the_share_of_s
 @pytest.mark.parametrize("budget", ["fuse", "concurrency", "platform"])
 async def test_high_waits_for_the_fuse_a_slot_and_the_platform(world: World, client: Desktop, budget: str) -> None:
     if budget == "fuse":
-        await past_dispatches(world, client, 500, 5)
+        await past_dispatches(world, 500, 5)
     elif budget == "concurrency":
         for platform in ("kimi", "ernie"):
             await scheduled(world, client, platform=platform)
@@ -189,8 +196,8 @@ async def test_high_waits_for_the_fuse_a_slot_and_the_platform(world: World, cli
 
 async def test_a_sliding_minute_gives_back_only_what_has_left_it(world: World, client: Desktop) -> None:
     await world.setting("tenant_per_minute", 6)
-    await past_dispatches(world, client, 4, 62)
-    await past_dispatches(world, client, 3, 58)
+    await past_dispatches(world, 4, 62)
+    await past_dispatches(world, 3, 58)
     for platform in ("qwen", "doubao", "kimi", "openai"):
         await world.platform_limit(platform, 2)
         for _ in range(2):
@@ -198,9 +205,9 @@ async def test_a_sliding_minute_gives_back_only_what_has_left_it(world: World, c
     await rounds(world.pool)
     assert len(await dispatched(world)) == 3
     read = await reading(world.pool)
-    frees = read.frees_in(plan_round(read.state, read.candidates))
-    assert frees is not None
-    assert frees <= 2
+    opens = await frees(read, world.pool)
+    assert opens is not None
+    assert opens <= 2
 
 
 async def test_a_tenant_with_an_accept_since_the_reading_is_skipped_and_others_go_on(
@@ -276,6 +283,17 @@ async def test_a_platform_under_interrupt_on_the_same_client_is_free_for_its_pre
     client = await world.client(max_concurrent=1)
     await scheduled(world, client, platform="qwen")
     await accepted(world, question_ids=[(await world.question()).id])
+    assert await rounds(world.pool) == 1
+
+
+async def test_a_slot_is_promised_only_while_the_order_to_stop_stands(world: World) -> None:
+    await world.plan()
+    client = await world.client(max_concurrent=1)
+    task = await scheduled(world, client, platform="qwen")
+    await accepted(world, question_ids=[(await world.question()).id])
+    await world.set("desktop_tasks", task, control_flags={"interrupt_requested": False})
+    assert await rounds(world.pool) == 0
+    await world.set("desktop_tasks", task, control_flags={"interrupt_requested": True})
     assert await rounds(world.pool) == 1
 
 
@@ -370,33 +388,32 @@ async def test_unbound_work_goes_to_the_client_with_most_room_and_the_fewest_abo
 
 async def test_the_window_that_refused_is_waited_for_until_it_is_below_its_limit(world: World, client: Desktop) -> None:
     other = await World.create(world.pool, "Other")
-    await past_dispatches(other, await other.client(), 1, 59)
+    await past_dispatches(other, 1, 59)
     await world.setting("tenant_per_minute", 2)
     for seconds in (50, 20, 10):
-        await past_dispatches(world, client, 1, seconds)
+        await past_dispatches(world, 1, seconds)
     await world.business_task()
     read = await reading(world.pool)
     # Three in a window of two: the second oldest must have left it, too.
-    assert read.frees_in(plan_round(read.state, read.candidates)) == pytest.approx(40, abs=9)
+    assert await frees(read, world.pool) == pytest.approx(40, abs=9)
 
 
 async def test_a_window_that_never_opens_is_not_waited_for(world: World, client: Desktop) -> None:
     await world.setting("tenant_per_minute", 0)
-    await past_dispatches(world, client, 1, 5)
+    await past_dispatches(world, 1, 5)
     await world.business_task()
     read = await reading(world.pool)
-    assert read.frees_in(plan_round(read.state, read.candidates)) is None
+    assert await frees(read, world.pool) is None
 
 
 async def test_while_the_scheduled_share_is_used_up_only_high_work_is_read(world: World, client: Desktop) -> None:
     await world.setting("cluster_per_minute", 10)
-    await past_dispatches(world, client, 8, 5)
+    await past_dispatches(world, 8, 5)
     await world.business_task()
     high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
     read = await reading(world.pool)
     assert [task.task_id for task in read.candidates] == [high]
-    frees = read.frees_in(plan_round(read.state, []))
-    assert frees == pytest.approx(55, abs=9)
+    assert await frees(read, world.pool) == pytest.approx(55, abs=9)
 
 
 async def test_high_work_of_an_open_request_never_goes_unbound(world: World, client: Desktop) -> None:
@@ -431,3 +448,135 @@ async def test_a_task_released_from_its_client_since_the_reading_is_left_to_the_
     given = RequestRef(request_id=request, tenant_id=world.tenant_id, client_id=client.id)
     await requests.release_client(world.pool, given)
     assert await write(world.pool, read) == 0
+
+
+async def read_where_there_is_room(pool: Pool, owner: Owner | None = None) -> list[int]:
+    """Business tasks of a reading that looks only where something could go."""
+    async with transaction(pool) as connection:
+        read = await add_scheduled(connection, await read_urgent(connection, owner), look_everywhere=False)
+    return sorted(task.task_id for task in read.candidates)
+
+
+async def test_as_many_heads_are_read_as_the_platform_has_room(world: World, client: Desktop) -> None:
+    await scheduled(world, client, platform="kimi", status="queued")
+    await world.platform_limit("doubao", 2)
+    first = [await world.business_task(platform=platform) for platform in ("qwen", "kimi", "doubao", "doubao")]
+    for platform in ("qwen", "kimi", "doubao"):
+        await world.business_task(platform=platform)
+    assert await read_where_there_is_room(world.pool) == [first[0], first[2], first[3]]
+    assert len((await reading(world.pool)).candidates) == 4
+
+
+@pytest.mark.parametrize("change", ["paused = true", "max_concurrent = 1", "max_queue_depth = 1"])
+async def test_nothing_is_read_for_a_workspace_whose_clients_have_no_room(
+    world: World, client: Desktop, change: str
+) -> None:
+    await world.business_task()
+    await scheduled(world, client, platform="kimi")
+    await scheduled(world, client, platform="ernie", status="queued")
+    assert len(await read_where_there_is_room(world.pool)) == 1
+    await world.pool.execute(f"update desktop_clients set {change}")
+    assert await read_where_there_is_room(world.pool) == []
+
+
+async def test_a_retry_is_read_only_while_it_may_go(world: World, client: Desktop) -> None:
+    retry = await world.business_task(platform="doubao", lane=Lane.RETRY)
+    assert await read_where_there_is_room(world.pool) == [retry]
+    await world.setting("retry_low_water", 2)
+    normal = [await world.business_task() for _ in range(2)]
+    assert await read_where_there_is_room(world.pool) == [normal[0]]
+    await world.set("monitoring_collect_tasks", normal[1], status="skipped")
+    assert await read_where_there_is_room(world.pool) == [retry, normal[0]]
+    high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
+    await world.client()
+    assert await read_where_there_is_room(world.pool) == [normal[0], high]
+
+
+async def test_an_owner_reads_its_own_tenants_and_the_window_of_all(world: World, client: Desktop) -> None:
+    other = await World.create(world.pool, "Other")
+    await other.client()
+    mine, theirs = await world.business_task(), await other.business_task()
+    await past_dispatches(other, 3, 5)
+    await world.setting("coordinator_shards", 2)
+    for one, task in ((world, mine), (other, theirs)):
+        owner = Owner(one.tenant_id % 2, 1)
+        assert await read_where_there_is_room(world.pool, owner) == [task]
+        async with transaction(world.pool) as connection:
+            read = await read_urgent(connection, owner)
+        assert set(read.generations) == {one.tenant_id}
+        assert read.state.cluster_minute == 3
+
+
+@pytest.mark.parametrize("change", ["desktop_clients set paused = true", "tenants set paused = true"])
+async def test_what_was_paused_since_the_reading_gets_nothing(world: World, client: Desktop, change: str) -> None:
+    await world.business_task()
+    read = await reading(world.pool)
+    await world.pool.execute(f"update {change}")
+    assert await write(world.pool, read) == 0
+
+
+async def test_the_ledger_counts_each_dispatch_in_its_transaction(world: World, client: Desktop) -> None:
+    other = await World.create(world.pool, "Other")
+    elsewhere = await other.client()
+    for platform in ("qwen", "doubao"):
+        await world.business_task(platform=platform)
+    await other.business_task(lane=Lane.HIGH, request_id=await other.request(), client_id=elsewhere.id)
+    await rounds(world.pool)
+    rows = await world.pool.fetch(
+        "select tenant_id, sum(scheduled), sum(high) from dispatch_ledger group by 1 order by 1"
+    )
+    assert [tuple(row) for row in rows] == [(world.tenant_id, 2, 0), (other.tenant_id, 0, 1)]
+    state = (await reading(world.pool)).state
+    assert (state.cluster_minute, state.scheduled_minute) == (3, 2)
+    assert state.tenant_minute == {world.tenant_id: 2, other.tenant_id: 1}
+    assert state.tenant_scheduled_minute == {world.tenant_id: 2, other.tenant_id: 0}
+
+
+async def test_the_ledger_forgets_what_no_window_sees_and_nothing_else(world: World) -> None:
+    for seconds in (300, 121, 61, 5):
+        await past_dispatches(world, 1, seconds)
+    async with transaction(world.pool) as connection:
+        await prune(connection)
+    assert await world.pool.fetchval("select count(*) from dispatch_ledger") == 2
+
+
+async def test_a_picked_task_with_a_live_execution_task_is_barred_and_its_round_goes_on(
+    world: World, client: Desktop
+) -> None:
+    bad, good = await world.business_task(), await world.business_task(platform="doubao")
+    read = await reading(world.pool)
+    await world.execution_task(bad, client.id)
+    await world.set("monitoring_collect_tasks", bad, active_task_id=None)
+    async with transaction(world.pool) as connection:
+        written = await write_round(connection, plan_round(read.state, read.candidates).picks, read.generations)
+    assert (written.dispatched, written.barred) == ({good}, {bad})
+
+
+async def test_barred_tasks_hide_nobody_behind_them(world: World, client: Desktop) -> None:
+    barred, behind = await world.business_task(), await world.business_task()
+    async with transaction(world.pool) as connection:
+        read = await add_scheduled(connection, await read_urgent(connection, barred=[barred]))
+    assert [task.task_id for task in read.candidates] == [behind]
+
+
+async def test_a_tenants_weight_pause_and_windows_reach_the_rules(world: World, client: Desktop) -> None:
+    await world.pool.execute("update tenants set fair_weight = 7, paused = true, dispatch_per_minute = 9")
+    await world.setting("normal_floor", 0.3)
+    state = (await reading(world.pool)).state
+    assert state.weights == {world.tenant_id: 7}
+    assert state.paused_tenants == {world.tenant_id}
+    assert state.normal_floor == 0.3
+    assert state.limits[client.id].tenant_per_minute == 9
+
+
+async def test_scheduled_work_is_read_beyond_its_share_for_the_floor_beside_high(world: World, client: Desktop) -> None:
+    await world.setting("cluster_per_minute", 10)
+    await past_dispatches(world, 1, 5, high=9)
+    normal = await world.business_task(platform="doubao")
+    # Also after high was drained: what filled the window is what counts.
+    assert await read_where_there_is_room(world.pool) == [normal]
+    high = await world.business_task(lane=Lane.HIGH, request_id=await world.request(), client_id=client.id)
+    await world.client()
+    assert await read_where_there_is_room(world.pool) == [normal, high]
+    await past_dispatches(world, 1, 5)
+    assert await read_where_there_is_room(world.pool) == [high]

@@ -41,6 +41,15 @@ async def test_a_received_result_ends_the_lease_and_settles_the_interrupt(world:
         await leases.extend(world.pool, ref(world, client, victim))
 
 
+async def test_a_result_brings_the_longest_wait_between_two_safe_points(world: World) -> None:
+    """For the weekly tuning: work that nobody interrupted is measured too."""
+    client = await world.client()
+    lease = await world.leased(client, status="in_progress")
+    target = await _target(world, client, lease)
+    await results.mark_result_received(world.pool, target, {}, 8250.0)
+    assert (await world.attempt(lease.attempt_id))["safe_point_interval_ms"] == 8250.0
+
+
 async def test_a_result_sent_again_is_a_duplicate(world: World) -> None:
     client = await world.client()
     lease = await world.leased(client, status="in_progress")

@@ -12,7 +12,8 @@ from domain.protocol import Heartbeat, HeldAttempt, Hello
 from domain.rounds import plan_round
 from store import clients, requests, residents
 from store.database import Pool, transaction
-from store.dispatch import read_round, write_round
+from store.dispatch import read_round
+from store.dispatch_write import write_round
 from store.hub_backend import StoreHubBackend
 from tests.support.clicks import finish, rounds, whole
 from tests.support.world import Desktop, Lease, World, ago
@@ -260,7 +261,7 @@ async def test_a_round_that_is_written_after_the_loss_was_handled_leaves_nothing
         await sweep(world)
         given = RequestRef(request_id=request, tenant_id=world.tenant_id, client_id=client.id)
         await requests.release_client(world.pool, given)
-        assert await write_round(connection, plan.picks, reading.generations) == 0
+        assert not (await write_round(connection, plan.picks, reading.generations)).dispatched
     other = await world.client()
     assert await rounds(world.pool) == 1
     assert (await world.business(task))["target_client_id"] == other.id

@@ -282,7 +282,7 @@ async def test_a_victim_that_a_newer_request_took_over_is_still_asked_to_stop(wo
 async def test_a_cancel_before_anything_ran_fails_at_once(world: World) -> None:
     request = await ask(world)
     counters = await twice(world, requests.cancel_request, ref(world, request))
-    assert (counters.status, counters.requested) == ("failed", 0)
+    assert (counters.status, counters.requested, counters.returned) == ("failed", 2, 2)
     stored = await world.row("monitoring_collect_requests", request)
     assert (stored["status_reason"], stored["finished_at"] is not None) == ("cancelled", True)
     assert await lanes_of(world) == {"normal": 2}
@@ -298,7 +298,7 @@ async def test_a_cancel_lets_what_runs_finish_and_count(
     running, *_ = await dispatched(world, client)
     await Hands(world, client).start(running)
     counters = await twice(world, requests.cancel_request, ref(world, request))
-    assert (counters.status, counters.requested) == ("running", 1)
+    assert (counters.status, counters.requested, counters.returned) == ("running", 3, 2)
     assert (await world.execution(victim))["control_flags"] == {}
     assert await lanes_of(world) == {"high": 1, "normal": 3}
     business = (await world.execution(UUID(running.task_id)))["monitor_task_id"]
@@ -323,10 +323,11 @@ async def test_a_cancelled_request_does_not_wait_for_a_task_that_came_back_undon
     else:
         await give_back(world, running, Release(ending))
     stored = await world.row("monitoring_collect_requests", request)
-    assert (stored["status"], stored["status_reason"], stored["requested_task_count"]) == ("failed", "cancelled", 0)
+    assert (stored["status"], stored["status_reason"]) == ("failed", "cancelled")
+    assert (stored["requested_task_count"], stored["returned_task_count"]) == (2, 2)
     assert await lanes_of(world) == {"normal": 2}
     [signal] = await world.outbox("tasks_terminal")
-    assert signal["payload"] == {"completed": 0, "failed": 0, "remaining": 0}
+    assert signal["payload"] == {"completed": 0, "failed": 0, "remaining": 0, "returned": 2}
     assert await whole(world)
 
 

@@ -120,7 +120,8 @@ async def test_a_request_is_counted_and_signalled_by_its_results(pool: Pool, wor
     await settle_one(pool, success(second))
     row = await world.row("monitoring_collect_requests", request)
     assert (row["status"], row["completed_task_count"]) == ("succeeded", 2)
-    assert (await world.outbox("tasks_terminal"))[-1]["payload"] == {"completed": 2, "failed": 0, "remaining": 0}
+    last = (await world.outbox("tasks_terminal"))[-1]["payload"]
+    assert last == {"completed": 2, "failed": 0, "remaining": 0, "returned": 0}
 
 
 async def test_a_batch_counts_a_task_when_it_becomes_terminal_and_not_before(pool: Pool, world: World) -> None:

@@ -7,11 +7,10 @@ from uuid import UUID
 import pytest
 
 from domain.lanes import Lane
-from store import binding, releases
+from store import binding
 from store.binding import bind_request
-from store.database import Connection, Pool, transaction
+from store.database import Pool, transaction
 from store.preemption import make_room
-from store.progress import refresh_requests
 from store.releases import Release, lock_executions, release
 from tests.support.clicks import scheduled
 from tests.support.world import World
@@ -34,27 +33,23 @@ async def test_a_binding_and_a_release_of_the_same_request_do_not_block_each_oth
     await world.business_task(platform="qwen", lane=Lane.HIGH, request_id=request)
     await world.set("desktop_clients", away.id, online=False)
     await scheduled(world, here, platform="doubao")
-    named, locked = asyncio.Event(), asyncio.Event()
+    named = asyncio.Event()
 
     async def make_room_and_wait(*given: Any) -> Any:
         made = await make_room(*given)
         named.set()
-        await locked.wait()
+        while not await world.pool.fetchval("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0.01)
         return made
 
-    async def wait_and_refresh(connection: Connection, ids: set[UUID]) -> None:
-        await named.wait()
-        locked.set()
-        await refresh_requests(connection, ids)
-
     monkeypatch.setattr(binding, "make_room", make_room_and_wait)
-    monkeypatch.setattr(releases, "refresh_requests", wait_and_refresh)
 
     async def bind() -> UUID | None:
         async with transaction(world.pool) as connection:
             return await bind_request(connection, request, world.tenant_id)
 
     async def give_back() -> None:
+        await named.wait()
         async with transaction(world.pool) as connection:
             await lock_executions(connection, [lease.task_id])
             await release(connection, [lease.task_id], Release.RETURNED)

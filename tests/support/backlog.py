@@ -51,6 +51,30 @@ async def add_history(world: World, client_id: Any) -> None:
     await world.pool.execute("vacuum analyze desktop_tasks")
 
 
+async def add_attempts(world: World) -> None:
+    """The attempt of every finished execution task."""
+    await world.pool.execute(
+        "insert into desktop_task_attempts (id, tenant_id, task_id, monitor_task_id, client_id, attempt, token_hash,"
+        " leased_at, ended_at, outcome)"
+        " select gen_random_uuid(), tenant_id, id, monitor_task_id, target_client_id, 1, '', created_at, created_at,"
+        " 'succeeded' from desktop_tasks where status = 'succeeded'"
+    )
+    await world.pool.execute("vacuum analyze desktop_task_attempts")
+
+
+async def add_requests(world: World, requests: int) -> None:
+    """So many finished requests of 50 users, one a minute, the newest now."""
+    await world.pool.execute(
+        "insert into monitoring_collect_requests (id, tenant_id, workspace_id, brand_id, requested_by_user_id,"
+        " scope_hash, request_scope, business_date, status, interrupt_generation, ttl_expires_at, hard_deadline,"
+        " created_at, idempotency_key) select gen_random_uuid(), $1, $2, $3, n % 50, md5(n::text), '{}',"
+        " '2026-04-20', 'succeeded', 1, now(), now(), now() - make_interval(mins => n), n::text"
+        " from generate_series(1, $4) n",
+        world.tenant_id, world.workspace_id, world.brand_id, requests,
+    )  # fmt: skip
+    await world.pool.execute("vacuum analyze monitoring_collect_requests")
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What EXPLAIN ANALYZE said: tables read whole, indexes used, rows read in vain, pages touched."""
@@ -61,11 +85,12 @@ class Plan:
     pages: int
 
 
-async def explain(pool: Pool, statement: str, *arguments: Any) -> Plan:
-    """Run the statement and roll it back."""
+async def explain(pool: Pool, statement: str, *arguments: Any, run: bool = True) -> Plan:
+    """Run the statement and roll it back; without `run` it is only planned, and nothing is counted."""
+    options = "analyze, buffers, format json" if run else "format json"
     try:
         async with transaction(pool) as connection:
-            found = await connection.fetchval(f"explain (analyze, buffers, format json) {statement}", *arguments)
+            found = await connection.fetchval(f"explain ({options}) {statement}", *arguments)
             raise _RollBack
     except _RollBack:
         [top] = json.loads(found) if isinstance(found, str) else found
@@ -73,8 +98,8 @@ async def explain(pool: Pool, statement: str, *arguments: Any) -> Plan:
     return Plan(
         seq_scans=frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"),
         indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
-        discarded=sum(node.get("Rows Removed by Filter", 0) * node["Actual Loops"] for node in nodes),
-        pages=top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"],
+        discarded=sum(node.get("Rows Removed by Filter", 0) * node["Actual Loops"] for node in nodes) if run else 0,
+        pages=top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"] if run else 0,
     )
 
 

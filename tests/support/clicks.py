@@ -134,7 +134,7 @@ async def finish(world: World, attempt: UUID | str, *, succeeded: bool = True) -
             await connection.execute(
                 "insert into question_monitor_runs (tenant_id, brand_id, question_id, question_version_id,"
                 " ai_platform_id, collector_type, run_mode, business_date, status, attempt_id)"
-                " select t.tenant_id, brand_id, question_id, question_version_id, ai_platform_id, collector_type,"
+                " select t.tenant_id, brand_id, question_id, t.question_version_id, ai_platform_id, collector_type,"
                 " run_mode, business_date, 'succeeded', a.id from monitoring_collect_tasks t"
                 " join desktop_task_attempts a on a.monitor_task_id = t.id where a.id = $1"
                 " on conflict on constraint uk_monitor_run_idempotent do update set attempt_id = excluded.attempt_id,"

@@ -45,7 +45,7 @@ async def test_a_cancel_returns_what_waits_and_lets_what_runs_finish_and_count(s
     await stage.deliver()
     await ends_cancelled(handle)
     row = await stage.request(command.request_id)
-    assert (row["status"], row["requested_task_count"], row["completed_task_count"]) == ("partial", 1, 1)
+    assert (row["status"], row["requested_task_count"], row["completed_task_count"]) == ("partial", 2, 1)
 
 
 async def test_a_cancel_withdraws_the_interrupts_with_a_newer_generation(stage: Stage) -> None:

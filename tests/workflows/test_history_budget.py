@@ -12,6 +12,7 @@ from store.database import Pool
 from tests.workflows.desk import CHUNK, Desk, Running
 from tests.workflows.stage import Stage, history_length, on_stage, shows, until
 from workflows.collect_now import CollectNow
+from workflows.scheduled_batch import ScheduledBatch
 
 HAPPY, ANY_PATH = 60, 150
 
@@ -104,13 +105,17 @@ async def test_a_request_that_is_cancelled_while_half_of_it_runs(brand_of_200: S
     assert await spent(handle, record_property) <= ANY_PATH
 
 
-async def test_a_batch_of_500_tasks(brand_of_500: Stage, record_property: Any) -> None:
+async def test_a_batch_of_500_tasks_that_is_paused_twice(brand_of_500: Stage, record_property: Any) -> None:
     desk = Desk(brand_of_500.pool, brand_of_500.world, await brand_of_500.world.client())
     start = await brand_of_500.plan_batch()
     handle = await brand_of_500.start_batch(start)
     await until(lambda: shows(handle, "0 of 500 tasks settled"))
     tasks = [task["id"] for task in await brand_of_500.tasks(batch_id=start.batch_id)]
-    await run_in_chunks(brand_of_500, desk, tasks, "daily_schedule")
+    for first in (0, 250):
+        await run_in_chunks(brand_of_500, desk, tasks[first : first + 200], "daily_schedule")
+        assert (await handle.execute_update(ScheduledBatch.pause)).held == 300 - first
+        await handle.execute_update(ScheduledBatch.resume)
+        await run_in_chunks(brand_of_500, desk, tasks[first + 200 : first + 250], "daily_schedule")
     assert (await handle.result()).completed == 500
     assert await spent(handle, record_property) <= 60 + 500 // 10
 

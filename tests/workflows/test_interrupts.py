@@ -129,5 +129,90 @@ async def test_a_newer_binding_is_followed_with_its_own_interrupts(scene: Scene,
     await scene.handle.cancel()
 
 
+async def timeouts(scene: Scene, *, soft: float, hard: float, platform: str = "qwen") -> None:
+    """As an operator, or the weekly retuning, sets them."""
+    await scene.stage.pool.execute(
+        "insert into platform_settings as s (platform_id, interrupt_soft_timeout_ms, interrupt_hard_timeout_ms)"
+        " values ($1, $2, $3) on conflict (platform_id) do update set interrupt_soft_timeout_ms = $2,"
+        " interrupt_hard_timeout_ms = $3, version = s.version + 1",
+        platform,
+        int(soft * 1000),
+        int(hard * 1000),
+    )
+
+
+async def test_timeouts_that_are_raised_hold_for_an_interrupt_that_is_under_way(scene: Scene, clock: Clock) -> None:
+    await timeouts(scene, soft=2 * SOFT, hard=2 * HARD)
+    await clock.forward(scene.handle, SOFT + 1)
+    assert await scene.hint() is None
+    await clock.forward(scene.handle, SOFT + 1)
+    assert await scene.hint() == "waiting_for_safe_point"
+    await clock.forward(scene.handle, HARD)
+    assert await scene.victim_status() == "in_progress"
+    await clock.forward(scene.handle, HARD - 2 * SOFT)
+    await until(lambda: _is_unknown(scene))
+    assert (await scene.stage.request(scene.request_id))["interrupt_timed_out_count"] == 1
+    await scene.handle.cancel()
+
+
+async def test_a_hard_timeout_that_is_lowered_holds_from_the_next_look_on(scene: Scene, clock: Clock) -> None:
+    await timeouts(scene, soft=SOFT, hard=SOFT + 5)
+    await clock.forward(scene.handle, SOFT + 1)
+    assert await scene.victim_status() == "in_progress"
+    await clock.forward(scene.handle, 5)
+    await until(lambda: _is_unknown(scene))
+    await scene.handle.cancel()
+
+
+async def test_each_victim_has_its_own_platforms_time(stage: Stage, clock: Clock) -> None:
+    desktop = await stage.world.client()
+    quick, slow = [
+        await stage.world.leased(desktop, status="in_progress", platform=name) for name in ("qwen", "google")
+    ]
+    command = stage.command()
+    result, handle = await stage.accept(command)
+    assert (result.soft_timeout_ms, result.hard_timeout_ms) == (15_000, 45_000)
+
+    async def seen() -> tuple[str, str, int]:
+        rows = [await stage.world.execution(victim.task_id) for victim in (quick, slow)]
+        timed_out = (await stage.request(command.request_id))["interrupt_timed_out_count"]
+        return rows[0]["status"], rows[1]["status"], timed_out
+
+    async def after(first: str, second: str, timed_out: int) -> bool:
+        return await seen() == (first, second, timed_out)
+
+    await clock.forward(handle, 46)
+    await until(lambda: after("unknown", "in_progress", 1))
+    await clock.forward(handle, 40)
+    assert await seen() == ("unknown", "in_progress", 1)
+    await clock.forward(handle, 6)
+    await until(lambda: after("unknown", "unknown", 2))
+    assert stage.recorder.names().count("force_release") == 2
+    await handle.cancel()
+
+
+async def test_victims_that_another_request_left_are_chased_from_the_moment_they_were_asked(
+    scene: Scene, clock: Clock
+) -> None:
+    question = (await scene.stage.world.question()).id
+    command = scene.stage.command(question_ids=(question,), user_id=2)
+    result, heir = await scene.stage.accept(command)
+    assert result.answer is not None
+    assert result.answer.interrupt_requested_count == 0
+    await scene.handle.cancel()
+    await until(lambda: scene.stage.called("cancel_request"))
+    await scene.stage.deliver()
+    assert "interrupts not settled: 1" in await details(heir)
+    await clock.forward(heir, HARD + 1)
+    await until(lambda: _is_unknown(scene))
+    row = await scene.stage.request(command.request_id)
+    assert (row["interrupt_requested_count"], row["interrupt_timed_out_count"]) == (1, 1)
+    await heir.cancel()
+
+
+async def _is_unknown(scene: Scene) -> bool:
+    return await scene.victim_status() == "unknown"
+
+
 async def _no_hint(scene: Scene) -> bool:
     return await scene.hint() is None

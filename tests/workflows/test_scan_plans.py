@@ -8,7 +8,7 @@ from temporalio.client import WorkflowHandle
 
 from domain.ids import new_uuid
 from domain.messages import ScanResult
-from store.batches import claim_due_plans, find_planned
+from store.batch_starts import claim_due_plans, find_planned
 from tests.support.world import ago
 from tests.workflows.stage import Stage, details, shows, until
 from workflows.scan_plans import ScanPlans
@@ -45,6 +45,7 @@ async def test_a_missed_schedule_catches_up_once_and_says_what_it_skipped(stage:
     assert (result.due, result.started) == (1, 1)
     assert result.skipped_slots in (9, 10)
     handle = await the_batch(stage)
+    await until(lambda: shows(handle, f"stands for {result.skipped_slots} missed slots besides its own"))
     assert (await stage.counts())["scheduled_batches"] == 1
     await handle.terminate()
 
@@ -72,7 +73,7 @@ async def test_a_batch_whose_workflow_exists_is_not_started_again(stage: Stage) 
 async def test_batches_that_stay_planned_do_not_hide_the_newer_ones(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.batches.find_planned", partial(find_planned, limit=2))
+    monkeypatch.setattr("store.batch_starts.find_planned", partial(find_planned, limit=2))
     for _ in range(5):
         await stage.world.batch(status="planned")
     assert (await scan(stage)).started == 5
