@@ -35,8 +35,8 @@ doctor: venv ## what is missing on this machine, and what to do
 test: setup ## every test on the real stack (ARGS="-k lease" passes arguments to pytest)
 	@$(PY) -m pytest $(ARGS)
 
-soak: setup ## random days on the database for SOAK_HOURS (1), the first by SEED; stops at a broken invariant
-	@$(PY) -m tests.model.soak --hours $(or $(SOAK_HOURS),1) $(if $(SEED),--seed $(SEED))
+soak: setup ## random days on the database for SOAK_HOURS (1), the first by SEED, WALKERS (1) at once; stops at a broken invariant
+	@$(PY) -m tests.model.soak --hours $(or $(SOAK_HOURS),1) $(if $(SEED),--seed $(SEED)) --walkers $(or $(WALKERS),1)
 
 check: venv ## format, lint, types, import directions, migrations
 	@$(PY) -m ruff check

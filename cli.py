@@ -184,9 +184,9 @@ def tenant(name: Annotated[str, typer.Argument(help="The tenant's name.")], json
 
 @app.command()
 def token(
-    tenant: Annotated[int, typer.Option(help="Tenant id.")],
-    workspace: Annotated[list[int], typer.Option(help="Workspace id; may be repeated.")],
-    user: Annotated[int, typer.Option(help="User id.")] = 1,
+    tenant: Annotated[int, typer.Option(min=1, help="Tenant id.")],
+    workspace: Annotated[list[int], typer.Option(min=1, help="Workspace id; may be repeated.")],
+    user: Annotated[int, typer.Option(min=1, help="User id.")] = 1,
     role: Annotated[str, typer.Option(help="viewer, operator, admin or ops.")] = "admin",
 ) -> None:
     """Sign a token with the development key of the environment, or of the stack that `giveway up` runs."""

@@ -23,7 +23,7 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from activities.batches import BatchActivities, PlanActivities
@@ -248,9 +248,20 @@ async def keep_residents(resources: Resources) -> None:
             wanted = await _wanted_residents(resources)
             await _start_residents(resources, [start for start in wanted if start not in started])
             started = wanted
+            await keep_schedules(resources.temporal)
         except (RPCError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             log.warning("residents were not looked after: %s", error)
         await asyncio.sleep(KEEP_SECONDS)
+
+
+async def keep_schedules(client: Client) -> None:
+    """After the loss of Temporal's database: schedules anew; the first reconcile, at once, brings back the rest."""
+    try:
+        await client.get_schedule_handle(RECONCILE_SCHEDULE_ID).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        await _ensure_schedules(client)
 
 
 async def _ensure_schedules(client: Client) -> None:

@@ -123,7 +123,8 @@ class Coordinator:
                 self._age_at = min(self._age_at, self._aged_at + reading.settings.aging_scan_seconds)
                 result = await write_round(connection, plan.picks, reading.generations)
                 await self._spend(connection, epoch, plan, result)
-                frees = None if result.dispatched else await windows.frees_in(connection, plan.full_minutes)
+                full = {} if result.dispatched else plan.full_minutes
+                frees = await windows.frees_in(connection, full, reading.settings)
             written = result
         finally:
             self._remember(plan, written, weights)

@@ -55,7 +55,11 @@ async def _list(tenant: int | None, status: str | None, before: int | None, limi
 
 def _table(found: list[Batch]) -> Table:
     counters = [name.removesuffix("_count") for name in COUNTERS]
-    table = Table("batch", "tenant", "brand", "day", "slot", "status", *counters, "skipped slots")
+    table = Table(box=None)
+    for name in ("batch", "tenant", "brand", "day", "slot", "status"):
+        table.add_column(name, no_wrap=True)
+    for name in (*counters, "skipped slots"):
+        table.add_column(name, justify="right")
     for row in found:
         named = [str(row[name]) for name in ("id", "tenant_id", "brand_id", "business_date", "slot", "status")]
         table.add_row(*named, *(str(row[name]) for name in COUNTERS), str(row["skipped_slots"]))

@@ -24,7 +24,8 @@ def explain(
     if json:
         print_json(asdict(found))
         return
-    console.print(f"[bold]{found.state.value}[/] ({found.reason}): {escape(found.sentence)}")
+    reason = "" if found.reason == found.state.value else f" ({found.reason})"
+    console.print(f"[bold]{found.state.value}[/]{reason}: {escape(found.sentence)}")
     console.print(_facts(found))
     if found.waiting is not None and found.waiting.steps:
         console.print(_steps(found))
@@ -45,10 +46,12 @@ def _facts(found: "TaskExplanation") -> Table:
     table = Table(box=None, show_header=False)
     table.add_row("tenant, platform, day", f"{found.tenant_id}, {found.platform}, {found.business_date}")
     table.add_row("lane", f"{found.lane}, priority {found.priority}, by {found.path}")
-    table.add_row("waits since", f"{found.enqueued_at:%Y-%m-%d %H:%M:%S} ({_span(found.waited_seconds)})")
-    table.add_row(
-        "attempts", f"{found.attempts_counted} of {found.attempts_allowed}, {found.preemptions} times preempted"
-    )
+    if found.finished_at is None:
+        table.add_row("waits since", f"{found.enqueued_at:%Y-%m-%d %H:%M:%S} ({_span(found.waited_seconds)})")
+    else:
+        table.add_row("finished", f"{found.finished_at:%Y-%m-%d %H:%M:%S}")
+    table.add_row("failures", f"{found.attempts_counted} of {found.attempts_allowed} counted attempts")
+    table.add_row("gave way", f"{found.preemptions} times")
     if found.waiting is not None:
         estimate = found.waiting.estimate_seconds
         table.add_row("before it", str(found.waiting.position))

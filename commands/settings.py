@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -98,6 +99,8 @@ def set_fuse(
     """Change a fuse of this installation: the ceiling that no setting passes, whoever sets it."""
     from store.settings import write_fuse
 
+    if not force and not sys.stdin.isatty():
+        raise typer.BadParameter("there is no terminal to confirm on; say --force")
     if not force:
         typer.confirm(f"{key} protects what is behind the dispatcher. Change it to {value:g}?", abort=True)
 

@@ -28,8 +28,9 @@ def simulate(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A dispatch setting, key=value; repeat.")] = None,
     fuse: Annotated[list[str] | None, typer.Option("--fuse", help="A fuse, key=value; repeat.")] = None,
     coordinators: Annotated[int, typer.Option(min=1, help="How many share the tenants.")] = 1,
-    round_ms: Annotated[float, typer.Option(help="A coordinator's reading a round, as `bench dispatch` shows.")] = 25.0,
-    pick_us: Annotated[float, typer.Option(help="Its writing a task.")] = 125.0,
+    round_ms: Annotated[float, typer.Option(help="A coordinator's round takes so long in all events,")] = 10.0,
+    desktop_us: Annotated[float, typer.Option(help="and for each desktop of its tenants,")] = 10.0,
+    pick_us: Annotated[float, typer.Option(help="and for each task that it dispatches.")] = 125.0,
     accept_ms: Annotated[float, typer.Option(help="From a click to its accept, as `bench collect-now` shows.")] = 45.0,
     push_ms: Annotated[float, typer.Option(help="From a commit to its frames at the desktops.")] = 15.0,
     json: Json = False,
@@ -59,7 +60,7 @@ def simulate(
     )
     settings = read_rules([f"coordinator_shards={coordinators}", *(set_ or [])], fuse or [])
     cpu, wall = time.process_time(), time.perf_counter()
-    day = Day(load, settings, Machine(round_ms, pick_us, accept_ms, push_ms))
+    day = Day(load, settings, Machine(round_ms, desktop_us, pick_us, accept_ms, push_ms))
     with _progress() as progress:
         bar = progress.add_task(f"{clients:,} desktops, {tenants:,} tenants", total=1.0)
         day.run(lambda share: progress.update(bar, completed=share))

@@ -108,6 +108,13 @@ def check_setting(key: str, value: Any, fuses: Fuses = Fuses()) -> Any:
     return typed
 
 
+def check_together(settings: DispatchSettings) -> None:
+    """InvalidInput for settings that each are acceptable, and not beside each other."""
+    soft, hard = settings.interrupt_soft_timeout_ms, settings.interrupt_hard_timeout_ms
+    if soft > hard:
+        raise InvalidInput(f"the soft timeout of {soft} ms is over the hard one of {hard} ms; change the other one too")
+
+
 def check_fuse(key: str, value: Any) -> float:
     """A fuse's new value, or InvalidInput: unknown key, not a positive finite number."""
     if key not in FUSE_KEYS:
@@ -126,7 +133,16 @@ def _typed(key: str, value: Any) -> Any:
             raise ValueError
         return type(default)(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{key} takes a value like {default!r}, not {value!r}") from None
+        raise InvalidInput(f"{key} takes {_wanted(default)}, not {value!r}") from None
+
+
+def _wanted(default: Any) -> str:
+    """What a setting with this default takes, for a person."""
+    if isinstance(default, tuple):
+        return f"a list of lanes out of {', '.join(lane.value for lane in MONITOR_LANES)}"
+    if isinstance(default, StrEnum):
+        return f"one of {', '.join(each.value for each in type(default))}"
+    return f"a whole number like {default}" if isinstance(default, int) else f"a number like {default}"
 
 
 def _lanes(value: Any) -> tuple[str, ...]:

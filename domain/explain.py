@@ -32,20 +32,21 @@ _SENTENCES: Final[dict[Reason, str]] = {
     Hold.LOGIN_BROKEN: "No open desktop is logged in to {platform}; it goes when somebody logs in there.",
     Hold.CLIENT_HAS_HIGH: "The desktops that could take it have high work; it goes when one of them has done it.",
     Refusal.CLUSTER_MINUTE: (
-        "The last 60 s had {used} dispatches and this lane stops at {limit}; it goes when the window falls below that."
+        "The last 60 s had {used} dispatches (permits of other coordinators included) and this lane stops at {limit}; "
+        "{it_goes} when the window falls below that."
     ),
     Refusal.TENANT_MINUTE: (
-        "The tenant had {used} dispatches in the last 60 s and may have {limit}; it goes when the window "
+        "The tenant had {used} dispatches in the last 60 s and may have {limit}; {it_goes} when the window "
         "falls below that."
     ),
     Refusal.CLIENT_CONCURRENCY: (
-        "{used} tasks run on the best desktop, which runs {limit} at a time; it goes when one completes."
+        "The slots of the best desktop are taken ({used} of {limit}); {it_goes} when one is free."
     ),
     Refusal.CLIENT_QUEUE_DEPTH: (
-        "{used} tasks wait at the best desktop, which queues {limit}; it goes when one of them starts."
+        "The queue of the best desktop is full ({used} of {limit}); {it_goes} when one of it starts."
     ),
     Refusal.PLATFORM_CONCURRENCY: (
-        "{used} tasks hold {platform}, which takes {limit} at a time; it goes when one of them completes."
+        "The places of {platform} are taken ({used} of {limit}); {it_goes} when one is free."
     ),
 }
 
@@ -125,7 +126,7 @@ def explain(
         steps=steps,
         position=position,
         estimate_seconds=_estimate(reason, binding, position, per_minute, frees_in),
-        sentence=_sentence(task, reason, binding),
+        sentence=_sentence(task, reason, binding, position),
     )
 
 
@@ -171,7 +172,7 @@ def _estimate(
     return max(frees_in, turn or 0.0)
 
 
-def _sentence(task: Candidate, reason: Reason | None, binding: Step | None) -> str:
+def _sentence(task: Candidate, reason: Reason | None, binding: Step | None, position: int | None) -> str:
     """What would let it go, for a person."""
     if reason is None:
         return "Nothing stops it: it goes in its turn, within the next rounds."
@@ -182,4 +183,7 @@ def _sentence(task: Candidate, reason: Reason | None, binding: Step | None) -> s
     if binding is not None and binding.limit == 0:
         reason_text = _ALLOWS_NONE
     numbers = {} if binding is None else {"used": binding.used, "limit": binding.limit}
-    return reason_text.format(lane=task.lane.value, platform=task.platform, reason=reason.value, **numbers)
+    it_goes = f"it goes, after {position:,} others," if position else "it goes"
+    return reason_text.format(
+        lane=task.lane.value, platform=task.platform, reason=reason.value, it_goes=it_goes, **numbers
+    )

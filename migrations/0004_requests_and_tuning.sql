@@ -13,9 +13,3 @@ alter table desktop_task_attempts add column question_version_id bigint;
 
 -- An operator's explicit interrupt timeouts: the weekly retuning leaves them alone.
 alter table platform_settings add column timeouts_pinned boolean not null default false;
-
--- Requests that ended before this migration.
-update monitoring_collect_requests
-set returned_task_count = greatest(requested_task_count - completed_task_count - failed_task_count, 0),
-    interrupt_withdrawn_count = greatest(interrupt_requested_count - interrupt_settled_count - interrupt_timed_out_count, 0)
-where status not in ('accepted', 'dispatching', 'running');

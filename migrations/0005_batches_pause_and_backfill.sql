@@ -11,5 +11,7 @@ alter table scheduled_batches
     add column backfill_of bigint,
     -- Since when it is paused; null: it is not.
     add column paused_at timestamptz,
+    -- Since when it is not paused any more. Its tasks are let go page by page after that.
+    add column unpaused_at timestamptz,
     add constraint scheduled_batches_backfill_fk foreign key (backfill_of) references scheduled_batches on delete cascade
         not valid;

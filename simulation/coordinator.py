@@ -90,12 +90,15 @@ class Coordinator:
         self._bind()
         woken, self._woken = list(self._woken.values()), {}
         self._next = inf
-        machine = self._context.machine
-        self._free_at = at + machine.round_ms / 1000
-        self._free_at += self._dispatch(woken) * machine.pick_us / 1e6
+        self._free_at = at + self._reading_seconds()
+        self._free_at += self._dispatch(woken) * self._context.machine.pick_us / 1e6
         self._push()
         self._context.meters.rounds += 1
         self._plan_next()
+
+    def _reading_seconds(self) -> float:
+        machine, shards = self._context.machine, self._context.settings.coordinator_shards
+        return machine.round_ms / 1000 + machine.desktop_us / 1e6 * len(self._context.clients) / shards
 
     def _bind(self) -> None:
         for tenant in list(self._woken.values()):
@@ -129,7 +132,10 @@ class Coordinator:
         self._take_block(high)
         if self._room() >= (len(high) + len(self._queue)) * len(PLATFORMS) * self._context.platform_limit:
             return self._dispatch_all(high)
-        return sum(map(self._dispatch_high, high)) + self._dispatch_by_turns()
+        picks = sum(map(self._dispatch_high, high)) + self._dispatch_by_turns()
+        # Each is turned away once: the planner would not look at what waits for the minute until it has room.
+        self._context.meters.refusals[Refusal.CLUSTER_MINUTE] += sum(tenant in self._queue for tenant in woken)
+        return picks
 
     def _dispatch_all(self, high: Sequence[Tenant]) -> int:
         tenants = {tenant.id: tenant for tenant in high}
@@ -151,7 +157,6 @@ class Coordinator:
                 self._queue.add(tenant)
             if _minute_is_full(plan) and not plan.picks:
                 break
-        self._context.meters.refusals[Refusal.CLUSTER_MINUTE] += len(self._queue)
         return picks
 
     def _take_block(self, high: Sequence[Tenant]) -> None:

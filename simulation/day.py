@@ -95,7 +95,7 @@ class Day:
     def run(self, on_progress: Callable[[float], None] = lambda _: None) -> None:
         """Play the day: to its cut-off, to its end, and on until nothing is left in the air."""
         load, clock = self.context.load, self.context.clock
-        self._plan_load()
+        self.plan_load()
         with _uncollected():
             for until in (load.cut_off, load.end):
                 for second in _steps(clock.now, until):
@@ -104,7 +104,8 @@ class Day:
                 self._cut_off()
             clock.drain()
 
-    def _plan_load(self) -> None:
+    def plan_load(self) -> None:
+        """Everything that happens by itself: plans that fall due, clicks, absences, aging scans."""
         load, clock = self.context.load, self.context.clock
         plans, clicks = self.context.random("plans"), self.context.random("clicks")
         for tenant in self.context.tenants:

@@ -24,6 +24,9 @@ class Turns:
     def __len__(self) -> int:
         return len(self._tenants)
 
+    def __contains__(self, tenant: Tenant) -> bool:
+        return tenant.id in self._tenants
+
     def add(self, tenant: Tenant) -> None:
         """It takes its turn, once, if it has anything scheduled to do."""
         if tenant.id in self._tenants or not (tenant.waiting.normal or tenant.waiting.by_lane[Lane.RETRY]):

@@ -26,7 +26,7 @@ from domain.messages import (
 )
 from domain.scope import call_hash, scope_hash
 from store.accept_scope import BrandPlans, Facts, read_brand_plans, resolve_scope
-from store.client_choice import choose_request_client
+from store.client_choice import choose_request_client, open_to_high
 from store.database import Connection, Pool, transaction
 from store.listen import DISPATCH, wake
 from store.outbox import signal, write_outbox
@@ -77,7 +77,9 @@ async def _create(connection: Connection, command: AcceptCommand, facts: Facts) 
     legacy = await lock_tasks(connection, task_ids, client.client_id if client else None)
     older = await _supersede(connection, command, client, task_ids)
     await _check_active_limit(connection, command, facts.settings)
-    promoted = await promote(connection, command, client, generation, task_ids, path, legacy=legacy)
+    # What cannot go now stays unbound: the coordinator binds it, and makes room, when the pause is over.
+    closed = set(scope.platforms) - await open_to_high(connection, command.tenant_id, facts.settings, facts.platforms)
+    promoted = await promote(connection, command, client, generation, task_ids, path, closed=closed, legacy=legacy)
     await _count_taken(connection, promoted.taken)
     room = await _make_room(connection, command, client, generation, promoted, facts.settings)
     await _record(connection, command, promoted, room)
@@ -209,7 +211,7 @@ async def _supersede(
     payload = {"by": str(command.request_id)}
     signals = [
         signal(collect_now_workflow_id(row["id"]), SignalName.SUPERSEDED, payload, row["tenant_id"])
-        for row in ended
+        for row in sorted(ended, key=lambda row: row["id"])
         if row["status"] in ("superseded", "partial")
     ]
     await write_outbox(connection, signals)

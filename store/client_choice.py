@@ -10,6 +10,7 @@ from domain.budgets import Limits, limits_of
 from domain.client_choice import ClientState, choose_for_request, may_take
 from domain.dispatch_settings import DispatchSettings
 from domain.errors import NotFound
+from domain.lanes import Lane
 from domain.messages import AcceptCommand
 from store.accept_scope import Facts
 from store.database import Connection
@@ -79,6 +80,15 @@ def client_state(row: asyncpg.Record, settings: DispatchSettings) -> ClientState
         paused=row["paused"],
         platform_sessions=row["platform_sessions"],
     )
+
+
+async def open_to_high(
+    connection: Connection, tenant_id: int, settings: DispatchSettings, platforms: Mapping[str, PlatformLimits]
+) -> frozenset[str]:
+    """Platforms on which high work of the tenant may go now: none while the tenant or the lane is paused (ADR 0034)."""
+    if Lane.HIGH in settings.paused_lanes or await connection.fetchval(SQL["tenant_paused"], tenant_id):
+        return frozenset()
+    return frozenset(name for name, limit in platforms.items() if not limit.paused)
 
 
 async def blocked_platforms(

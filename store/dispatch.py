@@ -25,8 +25,7 @@ from store.statements import statements
 
 SQL = statements("dispatch")
 
-# Heads read of what is bound to one client on one platform: some may have slots promised to their own request, and the
-# platform is full long before.
+# Heads read of what a request has bound to one client on one platform: the platform is full long before.
 HEADS: Final = 10
 # Heads read of one lane of one workspace on one platform that has room for more: where many have, a full round needs no
 # more of each, and the next one goes on.
@@ -36,6 +35,8 @@ MOST_PICKS: Final = 2000
 
 
 SCHEDULED_LANES: Final = (Lane.NORMAL_BOOSTED, Lane.NORMAL, Lane.RETRY)
+# What retries wait for, beside high work.
+_BEFORE_RETRY: Final = (Lane.NORMAL_BOOSTED, Lane.NORMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ async def read_urgent(connection: Connection, owner: Owner | None = None, *, bar
     live = await _read_live(connection, settings, shard)
     fleet = await connection.fetch(SQL["read_fleet"], shard.index, shard.of)
     limits = {name: limit.max_concurrent for name, limit in platforms.items() if not limit.paused}
-    waiting = await _read_bound(connection, fleet, list(limits), barred)
+    waiting = await _read_bound(connection, fleet, list(limits), settings, barred)
     return Reading(
         state=replace(round_state(settings, limits, fleet, live, waiting), quota=permits),
         candidates=waiting,
@@ -140,13 +141,18 @@ async def _read_live(connection: Connection, settings: DispatchSettings, shard: 
 
 
 async def _read_bound(
-    connection: Connection, fleet: Sequence[asyncpg.Record], platforms: Sequence[str], barred: Collection[int]
+    connection: Connection,
+    fleet: Sequence[asyncpg.Record],
+    platforms: Sequence[str],
+    settings: DispatchSettings,
+    barred: Collection[int],
 ) -> list[Candidate]:
+    """Without what cannot go, on a platform or in a lane that is paused: nothing waits for it either (ADR 0034)."""
     if not fleet:
         return []
     clients, workspaces = [row["id"] for row in fleet], sorted({row["workspace_id"] for row in fleet})
     rows = await connection.fetch(SQL["read_bound"], clients, workspaces, platforms, HEADS, list(barred))
-    return [candidate(row) for row in rows]
+    return [candidate(row) for row in rows if row["dispatch_lane"] not in settings.paused_lanes]
 
 
 async def add_scheduled(connection: Connection, reading: Reading, *, look_everywhere: bool = True) -> Reading:
@@ -158,7 +164,7 @@ async def add_scheduled(connection: Connection, reading: Reading, *, look_everyw
         return replace(reading, state=replace(reading.state, share_used_up=reading.scheduled_share))
     rooms = room_for_scheduled(reading.state, look_everywhere=look_everywhere)
     lanes = await _find_waiting(connection, reading.state, {room.tenant_id for room in rooms})
-    normal = await _count_normal(connection, reading, [tenant for tenant in lanes if Lane.RETRY in lanes[tenant]])
+    normal = await count_normal(connection, reading, [tenant for tenant in lanes if Lane.RETRY in lanes[tenant]])
     for tenant, waiting in normal.items():
         if waiting >= reading.settings.retry_low_water:
             lanes[tenant].discard(Lane.RETRY)
@@ -178,7 +184,7 @@ async def _find_waiting(connection: Connection, state: RoundState, tenants: Coll
     return lanes
 
 
-async def _count_normal(connection: Connection, reading: Reading, retrying: Collection[int]) -> Mapping[int, int]:
+async def count_normal(connection: Connection, reading: Reading, retrying: Collection[int]) -> Mapping[int, int]:
     """Normal work that waits where it could go, up to the low-water mark of each lane, of tenants with a retry."""
     if not retrying:
         return {}
@@ -189,6 +195,7 @@ async def _count_normal(connection: Connection, reading: Reading, retrying: Coll
         [workspace for _, workspace in places],
         list(reading.state.platform_limits),
         reading.settings.retry_low_water,
+        [lane.value for lane in _BEFORE_RETRY if lane not in reading.state.paused_lanes],
     )
     return {row["tenant_id"]: row["waiting"] for row in rows}
 
@@ -211,8 +218,9 @@ async def _read_heads(connection: Connection, places: Sequence[tuple[Room, Lane]
 
 async def find_unbound_requests(connection: Connection, index: int | None = None) -> list[tuple[UUID, int]]:
     """Open requests (id, tenant) whose waiting tasks have no client that can take them, although another could."""
-    shard = Shard()
-    if index is not None:
-        shard = Shard(index, (await read_dispatch_settings(connection)).coordinator_shards)
+    settings = await read_dispatch_settings(connection)
+    if Lane.HIGH in settings.paused_lanes:
+        return []
+    shard = Shard() if index is None else Shard(index, settings.coordinator_shards)
     rows = await connection.fetch(SQL["find_unbound_requests"], shard.index, shard.of)
     return [(row["id"], row["tenant_id"]) for row in rows]

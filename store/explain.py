@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from domain.budgets import MINUTES, Refusal
+from domain.dispatch_settings import DispatchSettings
 from domain.errors import NotFound
 from domain.explain import Explanation, explain
 from domain.lanes import MONITOR_LANES, Lane
@@ -19,11 +20,12 @@ from domain.rounds import EVERYBODY, Candidate
 from domain.task_state import BATCH_PAUSED, PAUSES, TaskFacts, TaskState, sentence_of, state_of
 from store.catalog import Reach
 from store.database import Connection, Pool
-from store.dispatch import Reading, read_round
+from store.dispatch import Reading, count_normal, read_round
+from store.quota import promised_to_others
 from store.statements import statements
 from store.windows import frees_in
 
-SQL, DISPATCH = statements("explain"), statements("dispatch")
+SQL = statements("explain")
 
 # Positions are counted up to here; further back nobody needs the number.
 MOST_POSITIONS: Final = 10_000
@@ -130,16 +132,32 @@ def _facts(row: asyncpg.Record) -> TaskFacts:
 
 async def _judge(connection: Connection, row: asyncpg.Record) -> tuple[Explanation, float | None]:
     """The planner's verdict on this task with its place, and the rate that the estimate is made from."""
-    reading = await read_round(connection)
+    reading = await _as_its_owner(connection, await read_round(connection), row["tenant_id"])
     candidates = _with(reading, _candidate(row))
     state = replace(reading.state, normal_waiting=await _normal_waiting(connection, reading, row["tenant_id"]))
     position = await _position(connection, row)
     rate: float | None = await connection.fetchval(SQL["recent_rate"], row["tenant_id"], row["ai_platform_id"])
     verdict = explain(state, candidates, row["id"], position=position, per_minute=rate)
-    frees = await _frees_in(connection, row["tenant_id"], verdict)
+    settings = None if row["dispatch_lane"] == Lane.HIGH else reading.settings
+    frees = await _frees_in(connection, row["tenant_id"], verdict, settings)
     if frees is not None:
         verdict = explain(state, candidates, row["id"], position=position, per_minute=rate, frees_in=frees)
     return verdict, rate
+
+
+async def _as_its_owner(connection: Connection, reading: Reading, tenant_id: int) -> Reading:
+    """Of several coordinators the tenant's may dispatch only what the window leaves beside the others' permits."""
+    shards = reading.settings.coordinator_shards
+    if shards == 1:
+        return reading
+    others = await promised_to_others(connection, tenant_id % shards)
+    state = reading.state
+    state = replace(
+        state,
+        cluster_minute=state.cluster_minute + others.total,
+        scheduled_minute=state.scheduled_minute + others.scheduled,
+    )
+    return replace(reading, state=state)
 
 
 def _candidate(row: asyncpg.Record) -> Candidate:
@@ -166,17 +184,7 @@ def _with(reading: Reading, task: Candidate) -> list[Candidate]:
 
 async def _normal_waiting(connection: Connection, reading: Reading, tenant_id: int) -> dict[int, int]:
     """What the retry rule asks, of this tenant: a round counts it only where it matters to the round."""
-    workspaces = sorted(
-        {client.workspace_id for client in reading.state.clients.values() if client.tenant_id == tenant_id}
-    )
-    rows = await connection.fetch(
-        DISPATCH["count_normal"],
-        [tenant_id] * len(workspaces),
-        workspaces,
-        list(reading.state.platform_limits),
-        reading.settings.retry_low_water,
-    )
-    return {**reading.state.normal_waiting, **{row["tenant_id"]: row["waiting"] for row in rows}}
+    return {**reading.state.normal_waiting, **await count_normal(connection, reading, [tenant_id])}
 
 
 async def _position(connection: Connection, row: asyncpg.Record) -> int:
@@ -197,12 +205,14 @@ async def _position(connection: Connection, row: asyncpg.Record) -> int:
     return before
 
 
-async def _frees_in(connection: Connection, tenant_id: int, verdict: Explanation) -> float | None:
+async def _frees_in(
+    connection: Connection, tenant_id: int, verdict: Explanation, settings: DispatchSettings | None
+) -> float | None:
     """Seconds until the minute window that refuses has room; None when none does."""
     if verdict.binding is None or verdict.binding.limit is None or verdict.reason not in MINUTES:
         return None
     window = EVERYBODY if verdict.reason == Refusal.CLUSTER_MINUTE else tenant_id
-    return await frees_in(connection, {window: verdict.binding.limit})
+    return await frees_in(connection, {window: verdict.binding.limit}, settings)
 
 
 def _explanation(

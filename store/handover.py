@@ -18,7 +18,7 @@ from store.controls import control_row
 from store.database import Connection
 from store.listen import REQUESTS, wake
 from store.outbox import OutboxRow, signal, write_outbox
-from store.preemption import lacking, running
+from store.preemption import full_platforms, lacking, running
 from store.settings import read_dispatch_settings
 from store.statements import statements
 
@@ -47,20 +47,24 @@ async def _choose_heirs(
             victims[row["target_client_id"]].append(row)
     rows = await connection.fetch(SQL["find_heirs"], request_id, tenant_id, sorted(victims))
     settings = await read_dispatch_settings(connection)
+    full = await full_platforms(connection, tenant_id, settings) if rows else set[str]()
     chosen: dict[UUID, UUID] = {}
     for heir in rows:
         left = [row for row in victims[heir["client_id"]] if row["id"] not in chosen]
-        chosen |= dict.fromkeys(_inherited(heir, left, settings), heir["request_id"])
+        chosen |= dict.fromkeys(_inherited(heir, left, settings, full), heir["request_id"])
     return chosen
 
 
-def _inherited(heir: asyncpg.Record, victims: Sequence[asyncpg.Record], settings: DispatchSettings) -> list[UUID]:
+def _inherited(
+    heir: asyncpg.Record, victims: Sequence[asyncpg.Record], settings: DispatchSettings, full: set[str]
+) -> list[UUID]:
     """Whom the heir would have asked itself."""
     chosen = choose_victims(
         [running(row) for row in victims],
         policy=settings.preempt_policy,
         needed=lacking(heir, heir["tasks"], settings),
         max_preemptions=settings.max_preemptions,
+        platforms=full.intersection(heir["platforms"]),
     )
     return [victim.task_id for victim in chosen]
 

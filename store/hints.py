@@ -4,6 +4,7 @@ from collections.abc import Collection
 from uuid import UUID
 
 from domain.dispatch_settings import PlatformScope
+from store.client_choice import open_to_high
 from store.database import Connection
 from store.settings import read_dispatch_settings, read_platform_limits
 from store.statements import statements
@@ -26,8 +27,11 @@ async def judge_platforms(connection: Connection, request_ids: Collection[UUID])
     )
 
 
-async def hint_of_undispatched(connection: Connection, request_id: UUID) -> str | None:
+async def hint_of_undispatched(connection: Connection, request_id: UUID, tenant_id: int) -> str | None:
     """What to tell somebody who has waited 30 s for the first dispatch; None when there was one."""
     await judge_platforms(connection, [request_id])
-    hint: str | None = await connection.fetchval(SQL["hint_of_undispatched"], request_id)
+    settings = await read_dispatch_settings(connection)
+    limits = await read_platform_limits(connection, settings)
+    platforms = await open_to_high(connection, tenant_id, settings, limits)
+    hint: str | None = await connection.fetchval(SQL["hint_of_undispatched"], request_id, sorted(platforms))
     return hint

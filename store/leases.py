@@ -21,6 +21,7 @@ from store.clients import digest
 from store.controls import control_row
 from store.database import Connection, Pool, transaction
 from store.interrupts import settle_interrupts
+from store.listen import DISPATCH, wake
 from store.outbox import write_outbox
 from store.progress import refresh_requests
 from store.releases import Release, lock_executions, release
@@ -72,7 +73,8 @@ async def start(pool: Pool, lease: LeaseRef, phase: Phase | None = None) -> Leas
             return await _extend(connection, lease, phase)
         if task["expired"]:
             raise LeaseLost("the lease ran out before the start; drop the task")
-        await _check_slots(connection, lease, platform, settings, limits)
+        if await _check_slots(connection, lease, platform, settings, limits):
+            await wake(connection, DISPATCH)
         return await _start(connection, lease, phase or Phase.PREPARING)
 
 
@@ -100,12 +102,18 @@ def _platform_tenant(lease: LeaseRef, settings: DispatchSettings) -> int:
 
 async def _check_slots(
     connection: Connection, lease: LeaseRef, platform: str, settings: DispatchSettings, row: asyncpg.Record
-) -> None:
+) -> bool:
+    """NoSlot, or whether the client's queue is full: then the start makes room there for the next task."""
     own_limit, platform_limit = row["max_concurrent"], row["platform_limit"]
     if platform_limit is None:
         platform_limit = settings.platform_concurrency
     platform_limit = min(platform_limit, settings.fuses.platform_concurrency)
-    limits = limits_of(settings, client_concurrency=own_limit, client_queue_depth=None, platform=platform_limit)
+    limits = limits_of(
+        settings,
+        client_concurrency=own_limit,
+        client_queue_depth=row["max_queue_depth"],
+        platform=platform_limit,
+    )
     tenant = _platform_tenant(lease, settings)
     used = await connection.fetchrow(SQL["count_running"], tenant, lease.client.client_id, platform, lease.task_id)
     assert used is not None, "an aggregate has a row"
@@ -114,6 +122,7 @@ async def _check_slots(
     if used["on_platform"] >= limits.platform_concurrency:
         limit = limits.platform_concurrency
         raise NoSlot(f"{used['on_platform']} of {limit} tasks run on {platform}; keep it queued")
+    return bool(used["queued"] >= limits.client_queue_depth)
 
 
 async def extend(pool: Pool, lease: LeaseRef, phase: Phase | None = None) -> LeaseAnswer:

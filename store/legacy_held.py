@@ -122,7 +122,7 @@ async def end_unlisted(pool: Pool, client: ClientIdentity, epoch: int, held: Seq
     """
     asked = (client.client_id, client.tenant_id, [each.attempt_id for each in held_legacy(held)], epoch)
     found = await pool.fetch(SQL["unlisted"], *asked)
-    # A transaction each: either ends at batches and their yields, and would find the other's locked before.
+    # A transaction each: either ends with locks of batches and their yields, which the other would take out of order.
     for begun in (False, True):
         seen = {row["attempt_id"]: row["id"] for row in found if row["begun"] is begun}
         if seen:
@@ -130,14 +130,16 @@ async def end_unlisted(pool: Pool, client: ClientIdentity, epoch: int, held: Seq
                 await connection.execute(SQL["lock_tasks"], list(seen.values()))
                 rows = await connection.fetch(SQL["unlisted"], *asked)
                 # What has been started since is alive.
-                await _end(connection, [row for row in rows if row["attempt_id"] in seen and row["begun"] is begun])
+                rows = [row for row in rows if row["attempt_id"] in seen and row["begun"] is begun]
+                await (_fail(connection, rows) if begun else _return(connection, rows))
 
 
-async def _end(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
-    waiting = [row["id"] for row in rows if not row["begun"]]
-    await give_back(connection, waiting, Release.RETURNED, error="the desktop does not hold it")
-    begun = [row["attempt_id"] for row in rows if row["begun"]]
-    await fail_attempts(connection, begun, "the desktop no longer runs it")
+async def _fail(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+    await fail_attempts(connection, [row["attempt_id"] for row in rows], "the desktop no longer runs it")
+
+
+async def _return(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+    await give_back(connection, [row["id"] for row in rows], Release.RETURNED, error="the desktop does not hold it")
 
 
 async def _pending_orders(pool: Pool, client: ClientIdentity) -> list[TaskControl]:

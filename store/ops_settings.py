@@ -12,11 +12,11 @@ from uuid import UUID
 
 import asyncpg
 
-from domain.dispatch_settings import FUSE_KEYS, KEYS, DispatchSettings, Fuses
+from domain.dispatch_settings import FUSE_KEYS, KEYS, DispatchSettings, Fuses, check_together
 from domain.errors import InvalidInput, NotFound, OverFuse, StaleVersion
 from store.database import Connection
 from store.listen import DISPATCH, wake
-from store.settings import lock_settings, read_dispatch_settings, write_dispatch_setting
+from store.settings import lock_settings, read_dispatch_settings, write_without_others
 from store.statements import statements
 
 SQL = statements("ops_settings")
@@ -117,7 +117,8 @@ async def write_settings(
     if expected is not None and expected != current:
         raise StaleVersion(f"the settings are at version {current}, not {expected}; read them again", version=current)
     for key, value in values.items():
-        await write_dispatch_setting(connection, key, value, actor=actor)
+        await write_without_others(connection, key, value, actor=actor)
+    check_together(await read_dispatch_settings(connection))
     return await list_settings(connection)
 
 

@@ -40,10 +40,10 @@ async def pause(connection: Connection, target: PauseTarget, *, drain: bool, act
     `drain`: also take back what waits on desktops, the first 500 in this transaction.
     """
     changed = await _set(connection, target, paused=True, actor=actor)
-    taken = await _take_back(connection, target) if drain else 0
+    taken, more = await _take_back(connection, target) if drain else (0, False)
     await _audit(connection, target, "paused", actor, {"changed": changed, "drain": drain, "taken_back": taken})
     await wake(connection, DISPATCH)
-    return Paused(changed, taken, more=taken >= DRAIN_CHUNK)
+    return Paused(changed, taken, more)
 
 
 async def resume(connection: Connection, target: PauseTarget, *, actor: str) -> Paused:
@@ -56,10 +56,10 @@ async def resume(connection: Connection, target: PauseTarget, *, actor: str) -> 
 
 async def drain_rest(pool: Pool, target: PauseTarget) -> int:
     """Take back what still waits of a paused target, a transaction a chunk; returns how many. Idempotent."""
-    total, taken = 0, DRAIN_CHUNK
-    while taken >= DRAIN_CHUNK:
+    total, more = 0, True
+    while more:
         async with transaction(pool) as connection:
-            taken = await _take_back(connection, target)
+            taken, more = await _take_back(connection, target)
         total += taken
     return total
 
@@ -91,8 +91,11 @@ async def _audit(
     await connection.execute(SQL["audit"], target.tenant_id, target.client_id, actor, action, subject, detail)
 
 
-async def _take_back(connection: Connection, target: PauseTarget) -> int:
-    """The first chunk of what waits, on both paths."""
+async def _take_back(connection: Connection, target: PauseTarget) -> tuple[int, bool]:
+    """The first chunk of what waits, on both paths; returns how many, and whether another try may find more.
+
+    None taken back: whatever else was found is on its way elsewhere, and trying again would never end.
+    """
     where = (target.lane and target.lane.value, target.tenant_id, target.platform, target.client_id, DRAIN_CHUNK)
     queued = [row["id"] for row in await connection.fetch(SQL["find_queued"], *where)]
     locked = await lock_executions(connection, queued)
@@ -101,8 +104,9 @@ async def _take_back(connection: Connection, target: PauseTarget) -> int:
     await write_outbox(connection, [_order(row) for row in rows])
     # Last, and waiting for nobody: these are business tasks too, and the first ones are locked already.
     offered = [row["id"] for row in await connection.fetch(SQL["find_offered"], *where)]
-    await connection.execute(SQL["withdraw_offers"], offered)
-    return max(len(offered), len(queued))
+    withdrawn = await connection.fetch(SQL["withdraw_offers"], offered)
+    taken = len(rows) + len(withdrawn)
+    return taken, taken > 0 and max(len(offered), len(queued)) >= DRAIN_CHUNK
 
 
 def _order(row: asyncpg.Record) -> OutboxRow:

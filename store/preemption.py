@@ -15,11 +15,13 @@ from domain.messages import SignalName
 from domain.phases import Phase
 from domain.preemption import Running, choose_victims
 from domain.protocol import Control
+from store.client_choice import blocked_platforms
 from store.controls import control_row
 from store.database import Connection
 from store.interrupts import take_over
 from store.legacy_preemption import advise_leased, take_back_offers
 from store.outbox import OutboxRow, signal, write_outbox
+from store.settings import read_platform_limits
 from store.statements import statements
 from telemetry import metrics
 from telemetry.effects import count
@@ -86,11 +88,13 @@ async def _choose(connection: Connection, preemptor: Preemptor, settings: Dispat
     rows = await connection.fetch(SQL["find_running"], preemptor.client_id, preemptor.request_id, preemptor.generation)
     if not rows:
         return []
+    wanted = {row["ai_platform_id"] for row in rows if row["wanted"]}
     victims = choose_victims(
         [running(row) for row in rows],
         policy=settings.preempt_policy,
         needed=lacking(rows[0], preemptor.tasks, settings),
         max_preemptions=settings.max_preemptions,
+        platforms=wanted and wanted & await full_platforms(connection, preemptor.tenant_id, settings),
     )
     return [victim.task_id for victim in victims]
 
@@ -102,10 +106,15 @@ def lacking(client: asyncpg.Record, tasks: int, settings: DispatchSettings) -> i
     return min(tasks, slots) - max(slots - busy, 0)
 
 
+async def full_platforms(connection: Connection, tenant_id: int, settings: DispatchSettings) -> set[str]:
+    """Platforms at their limit: a slot alone lets nothing go there."""
+    return set(await blocked_platforms(connection, tenant_id, await read_platform_limits(connection, settings)))
+
+
 def running(row: asyncpg.Record) -> Running:
     """A running task as the choice of victims sees it."""
     phase = Phase(row["phase"]) if row["phase"] else None
-    return Running(row["id"], phase, row["started_at"], row["preemptions"])
+    return Running(row["id"], phase, row["started_at"], row["preemptions"], row["ai_platform_id"])
 
 
 def _order(row: asyncpg.Record, control: Control, preemptor: Preemptor) -> OutboxRow:

@@ -110,7 +110,10 @@ async def _end_unknown(connection: Connection, *, lost: Sequence[UUID], revoked:
 
 
 async def record_heartbeats(pool: Pool, beats: Sequence[HeartbeatRecord]) -> None:
-    """The newest beat of each client, in one statement: presence, sessions, phases, and every lease listed extended."""
+    """The newest beat of each client, in one statement: presence, sessions, phases, and every lease listed extended.
+
+    Wakes the coordinator when what a desktop can do has changed.
+    """
     newest = {beat.client_id: beat for beat in sorted(beats, key=lambda beat: beat.epoch)}
     clients = list(newest.values())
     held = [(beat.client_id, *item) for beat in clients for item in held_rows(_listed(beat))]
@@ -125,6 +128,7 @@ async def record_heartbeats(pool: Pool, beats: Sequence[HeartbeatRecord]) -> Non
         [item[2] for item in held],
         [item[3] for item in held],
         LEASE_SECONDS,
+        DISPATCH,
     )
 
 

@@ -1,7 +1,7 @@
 """Promoting the tasks of a scope to the high lane (1-dispatch §1.5 step 5). The caller holds their locks."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -46,12 +46,13 @@ async def promote(
     task_ids: list[int],
     path: ExecutionOwner,
     *,
+    closed: Collection[str],
     legacy: bool,
 ) -> Promoted:
     """Adopt what is being executed, take back what only waits on a desktop, move the rest to high and bind it.
 
-    A task on a platform that the client is not logged in to stays unbound: another client may have it. What is asked
-    anew takes this path; what waits or runs keeps its own.
+    A task on a platform that the client is not logged in to stays unbound: another client may have it. So does one on
+    a `closed` platform, where nothing may go now. What is asked anew takes this path; what waits or runs keeps its own.
     """
     adopted = await connection.fetch(SQL["adopt_running"], task_ids, command.request_id, generation)
     leased = await adopt(connection, task_ids, command.request_id, generation) if legacy else []
@@ -67,7 +68,7 @@ async def promote(
         command.request_id,
         generation,
         client.client_id if client else None,
-        sorted(client.logged_out) if client else [],
+        sorted(client.logged_out.union(closed)) if client else [],
         path,
     )
     await _reopen_in_batches(connection, moved)

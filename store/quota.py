@@ -49,6 +49,13 @@ async def held_permits(connection: Connection, shard: int, epoch: int) -> Quota:
     return Quota() if row is None else Quota(row["scheduled_permits"], row["high_permits"])
 
 
+async def promised_to_others(connection: Connection, shard: int) -> Quota:
+    """What other coordinators than the shard's have been granted and may still dispatch."""
+    row = await connection.fetchrow(SQL["read_quota"], shard)
+    assert row is not None, "an aggregate has a row"
+    return Quota(row["others_scheduled"], row["others_high"])
+
+
 async def spend(connection: Connection, shard: int, epoch: int, used: Quota) -> None:
     """Take what a round dispatched from what it held, in its transaction."""
     await connection.execute(SQL["spend"], shard, epoch, used.scheduled, used.high)

@@ -144,7 +144,7 @@ async def _set_hint(connection: Connection, ref: RequestRef) -> int:
     if hint == WAITING_FOR_SAFE_POINT and not await _soft_is_over(connection, ref):
         return 0
     if hint == WAITING_FOR_DISPATCH:
-        hint = await hint_of_undispatched(connection, ref.request_id)
+        hint = await hint_of_undispatched(connection, ref.request_id, ref.tenant_id)
         if hint is None:
             return 0
     changed: int = await connection.fetchval(SQL["set_hint"], ref.request_id, hint)

@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from domain.dispatch_settings import DispatchSettings, check_fuse, check_setting, from_rows, fuses_from_rows
+from domain.dispatch_settings import (
+    DispatchSettings,
+    check_fuse,
+    check_setting,
+    check_together,
+    from_rows,
+    fuses_from_rows,
+)
 from domain.errors import StaleVersion
 from store.database import Connection
 from store.listen import DISPATCH, wake
@@ -60,8 +67,18 @@ async def write_dispatch_setting(
 ) -> int:
     """Set one hot setting and audit it; returns its new version.
 
-    InvalidInput for a bad key or type, OverFuse, and StaleVersion unless its version is `expected` (0: never set).
+    InvalidInput for a bad key or type, or beside another setting; OverFuse; StaleVersion unless its version is
+    `expected` (0: never set).
     """
+    version = await write_without_others(connection, key, value, actor=actor, expected=expected)
+    check_together(await read_dispatch_settings(connection))
+    return version
+
+
+async def write_without_others(
+    connection: Connection, key: str, value: Any, *, actor: str, expected: int | None = None
+) -> int:
+    """The same for one of several: whoever changes them asks `check_together` once all are written."""
     await lock_settings(connection)
     typed = check_setting(key, value, (await read_dispatch_settings(connection)).fuses)
     current: int = await connection.fetchval(SQL["setting_version"], key)

@@ -156,6 +156,8 @@ class RequestState:
         key = (signal.client_id, signal.generation)
         asked = self.interrupts.setdefault(key, Interrupt(min(signal.asked_at or now, now), 0))
         asked.outstanding += signal.interrupts
+        # Others at this generation may have lost their leases before; these have not.
+        asked.released = False
 
     def count(self, signal: TasksTerminal) -> None:
         """Totals of the request."""

@@ -157,13 +157,18 @@ class ScheduledBatch:
 
     def _refuse_if_over(self) -> None:
         if self._over or self._cancelling:
-            what = "is over" if self._over else "is being cancelled"
-            raise ApplicationError(f"batch {self._start.batch_id} {what}", type=BatchOver.code, non_retryable=True)
+            raise self._refusal("is over" if self._over else "is being cancelled")
+
+    def _refusal(self, what: str) -> ApplicationError:
+        return ApplicationError(f"batch {self._start.batch_id} {what}", type=BatchOver.code, non_retryable=True)
 
     async def _obey(self, effect: Effect, order: BatchOrder | None) -> BatchCounters:
         async with self._orders:
             self._refuse_if_over()
             counters = await self._apply(effect, actor=(order or BatchOrder()).actor)
+            if counters.status in ("completed", "cancelled"):
+                # It ended before the order, which did nothing; the main loop is about to hear of it.
+                raise self._refusal("is over")
             if counters.status == "cancelling":
                 self._cancelling = self._cancel_applied = True
                 self._recheck_at = workflow.now() + RECHECK

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from api.access import Ops
 from api.fields import Body, Flag, PathId, PathUuid
 from api.ops.lists import Client
-from api.ops.versions import Expected, actor_of, show_version
+from api.ops.versions import VERSIONED, Expected, actor_of, show_version
 from api.pages import Cursor, Limit, Page, decode_cursor, id_part, page_of
 from api.state import State
 from store import ops_reads, ops_settings
@@ -54,7 +54,7 @@ async def ops_list_tenants(state: State, _principal: Ops, cursor: Cursor = None,
     return page_of(Tenant, rows, limit)
 
 
-@router.get("/tenants/{tenant_id}")
+@router.get("/tenants/{tenant_id}", responses=VERSIONED)
 async def ops_read_tenant(state: State, _principal: Ops, tenant_id: PathId, response: Response) -> Tenant:
     """One tenant."""
     async with state.pool.acquire() as connection:
@@ -63,7 +63,7 @@ async def ops_read_tenant(state: State, _principal: Ops, tenant_id: PathId, resp
     return Tenant(**row)
 
 
-@router.put("/tenants/{tenant_id}")
+@router.put("/tenants/{tenant_id}", responses=VERSIONED)
 async def ops_change_tenant(
     state: State, principal: Ops, tenant_id: PathId, expected: Expected, body: TenantPut, response: Response
 ) -> Tenant:
@@ -77,7 +77,7 @@ async def ops_change_tenant(
     return Tenant(**row)
 
 
-@router.get("/clients/{client_id}")
+@router.get("/clients/{client_id}", responses=VERSIONED)
 async def ops_read_client(state: State, _principal: Ops, client_id: PathUuid, response: Response) -> Client:
     """One desktop with its load."""
     row = await ops_reads.read_client(state.pool, client_id)
@@ -85,7 +85,7 @@ async def ops_read_client(state: State, _principal: Ops, client_id: PathUuid, re
     return Client(**row)
 
 
-@router.put("/clients/{client_id}")
+@router.put("/clients/{client_id}", responses=VERSIONED)
 async def ops_change_client(
     state: State, principal: Ops, client_id: PathUuid, expected: Expected, body: ClientPut, response: Response
 ) -> Client:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from api.access import Ops
 from api.fields import Body, Flag
-from api.ops.versions import Expected, actor_of, show_version
+from api.ops.versions import VERSIONED, Expected, actor_of, show_version
 from api.state import State
 from store import ops_settings
 from store.database import transaction
@@ -96,7 +96,7 @@ class Platforms(BaseModel):
     items: list[Platform]
 
 
-@router.get("/settings")
+@router.get("/settings", responses=VERSIONED)
 async def read_settings(state: State, _principal: Ops, response: Response) -> Settings:
     """Every hot setting, and the fuses that bound them."""
     async with state.pool.acquire() as connection:
@@ -114,7 +114,7 @@ async def _settings(connection: Any, response: Response) -> Settings:
     )
 
 
-@router.put("/settings")
+@router.put("/settings", responses=VERSIONED)
 async def change_settings(
     state: State, principal: Ops, expected: Expected, body: SettingsChange, response: Response
 ) -> Settings:
@@ -124,7 +124,7 @@ async def change_settings(
         return await _settings(connection, response)
 
 
-@router.get("/settings/{key}")
+@router.get("/settings/{key}", responses=VERSIONED)
 async def read_setting(state: State, _principal: Ops, key: KeyPath, response: Response) -> Setting:
     """One hot setting."""
     async with state.pool.acquire() as connection:
@@ -136,7 +136,7 @@ def _shown(setting: ops_settings.Setting, response: Response) -> Setting:
     return Setting.model_validate(setting, from_attributes=True)
 
 
-@router.put("/settings/{key}")
+@router.put("/settings/{key}", responses=VERSIONED)
 async def change_setting(
     state: State, principal: Ops, key: KeyPath, expected: Expected, body: SettingChange, response: Response
 ) -> Setting:
@@ -155,7 +155,7 @@ async def read_platforms(state: State, _principal: Ops) -> Platforms:
     return Platforms(items=[Platform(**row) for row in rows])
 
 
-@router.get("/platforms/{platform}")
+@router.get("/platforms/{platform}", responses=VERSIONED)
 async def read_platform(state: State, _principal: Ops, platform: PlatformPath, response: Response) -> Platform:
     """One platform."""
     async with state.pool.acquire() as connection:
@@ -164,7 +164,7 @@ async def read_platform(state: State, _principal: Ops, platform: PlatformPath, r
     return Platform(**row)
 
 
-@router.put("/platforms/{platform}")
+@router.put("/platforms/{platform}", responses=VERSIONED)
 async def change_platform(
     state: State, principal: Ops, platform: PlatformPath, expected: Expected, body: PlatformPut, response: Response
 ) -> Platform:

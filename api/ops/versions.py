@@ -1,13 +1,17 @@
 """Optimistic concurrency: a version as ETag, and `If-Match` on every change."""
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Response
 
 from api.auth import Principal
 from domain.errors import StaleVersion, VersionRequired
 
+# What every answer with a version has, for the OpenAPI document.
+VERSIONED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"headers": {"ETag": {"description": "Its version, for If-Match", "schema": {"type": "string"}}}}
+}
 _ETAG: Final = re.compile(r'"([0-9]{1,18})"', re.ASCII)
 
 
@@ -17,7 +21,9 @@ def show_version(response: Response, version: int) -> None:
 
 
 async def expected_version(
-    if_match: Annotated[str | None, Header(max_length=100, description="The ETag that was read")] = None,
+    if_match: Annotated[
+        str | None, Header(max_length=100, description="The ETag that was read; 428 without it")
+    ] = None,
 ) -> int:
     """The version that the caller changes. VersionRequired without one; StaleVersion for one that is none of ours."""
     if if_match is None:

@@ -9,11 +9,12 @@ order by (r.id = $1) desc
 limit 1
 
 -- name: find_same_scope
--- The same click within 5 minutes, of a request that is active or succeeded.
+-- The same click within 5 minutes, of a request that is active or succeeded. One that was taken back is neither, though
+-- something of it may still run: whoever clicks again wants it after all.
 select r.* from monitoring_collect_requests r
 where r.tenant_id = $1 and r.requested_by_user_id = $2 and r.brand_id = $3 and r.scope_hash = $4
   and r.created_at > now() - interval '5 minutes'
-  and r.status in ('accepted', 'dispatching', 'running', 'succeeded')
+  and r.status in ('accepted', 'dispatching', 'running', 'succeeded') and r.status_reason is distinct from 'cancelled'
 order by r.created_at desc
 limit 1
 
@@ -25,9 +26,9 @@ from monitoring_collect_requests
 where tenant_id = $1 and requested_by_user_id = $2 and created_at > now() - interval '1 hour'
 
 -- name: count_active
--- Counted after the supersede and with the new one: survivors only.
+-- Counted after the supersede and with the new one: survivors only. One that was taken back only waits for what runs.
 select count(*)::int from monitoring_collect_requests
-where tenant_id = $1 and status in ('accepted', 'dispatching', 'running')
+where tenant_id = $1 and status in ('accepted', 'dispatching', 'running') and status_reason is distinct from 'cancelled'
 
 -- name: create_request
 insert into monitoring_collect_requests (id, tenant_id, workspace_id, brand_id, keyword_id, requested_by_user_id,

@@ -69,7 +69,8 @@ set batch_id = b.id, status = 'pending', question_version_id = coalesce(q.curren
     dispatch_lane = $3, dispatch_priority = $4, origin_lane = null, origin_priority = null, dispatch_attempts = 0,
     dispatch_after = null, collect_request_id = null, target_client_id = null, last_dispatched_at = null,
     active_task_id = case when b.status = 'paused' then batch_hold(b.id) end,
-    last_error = null, skip_reason = null, finished_at = null, execution_owner = $5, enqueued_at = now(), updated_at = now()
+    last_error = null, skip_reason = null, finished_at = null, execution_owner = $5,
+    enqueued_at = clock_timestamp(), updated_at = now()
 from questions q, scheduled_batches b
 where t.id = any($2::bigint[]) and q.id = t.question_id and b.id = $1
 

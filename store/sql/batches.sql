@@ -19,10 +19,13 @@ update scheduled_batches set status = 'paused', paused_at = now() where id = $1 
 returning id
 
 -- name: resume
-update scheduled_batches set status = 'running', paused_at = null where id = $1 and status = 'paused' returning id
+update scheduled_batches set status = 'running', paused_at = null, unpaused_at = now()
+where id = $1 and status = 'paused'
+returning id
 
 -- name: cancel
-update scheduled_batches set status = 'cancelling', paused_at = null
+update scheduled_batches
+set status = 'cancelling', paused_at = null, unpaused_at = case when status = 'paused' then now() else unpaused_at end
 where id = $1 and status in ('planned', 'running', 'paused')
 returning id
 

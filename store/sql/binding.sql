@@ -1,9 +1,11 @@
 -- name: read_unbound
--- What may be bound now: a task that ran on a lost client comes back only after its lease.
-select workspace_id, preempt, array_agg(id order by id) as task_ids, array_agg(distinct ai_platform_id) as platforms
-from tasks_to_bind
-where request_id = $1 and tenant_id = $2
-group by workspace_id, preempt
+-- What may be bound now: a task that ran on a lost client comes back only after its lease, and one that is paused when it
+-- is resumed ($3: open platforms).
+select u.workspace_id, u.preempt, r.target_client_id, array_agg(u.id order by u.id) as task_ids,
+    array_agg(distinct u.ai_platform_id) as platforms
+from tasks_to_bind u join monitoring_collect_requests r on r.id = u.request_id
+where u.request_id = $1 and u.tenant_id = $2 and u.ai_platform_id = any($3::text[])
+group by u.workspace_id, u.preempt, r.target_client_id
 
 -- name: bind_waiting
 -- $5: platforms that the client has no login for; their tasks wait for another client. What was only on offer to the former

@@ -2,6 +2,9 @@
 -- Another tenant's client and a missing one are indistinguishable.
 select exists (select from desktop_clients where tenant_id = $1 and id = $2 and revoked_at is null)
 
+-- name: tenant_paused
+select paused from tenants where id = $1
+
 -- name: lock_client
 -- After the tenant and before any task.
 select id from desktop_clients where id = $1 for no key update

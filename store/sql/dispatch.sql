@@ -60,13 +60,13 @@ where legacy_offer_expires_at is not null and legacy_offer_expires_at > now() an
 
 -- name: read_bound
 -- High work that waits, and whatever else is bound to one client: as many as open requests hold, and of each kind only as
--- many as a platform could take ($4). High work of an open request has to be bound before it goes. $5: tasks that could not
+-- many as a platform could take ($4); of each request, for a slot may be promised to one of them alone. High work of an open request has to be bound before it goes. $5: tasks that could not
 -- be written lately.
 select id, tenant_id, workspace_id, ai_platform_id, dispatch_lane, dispatch_priority, enqueued_at, target_client_id,
     collect_request_id, awaits_client, legacy
 from (
     select t.*, t.execution_owner = 'legacy' as legacy, false as awaits_client,
-        row_number() over (partition by t.target_client_id, t.ai_platform_id, t.dispatch_lane
+        row_number() over (partition by t.target_client_id, t.ai_platform_id, t.dispatch_lane, t.collect_request_id
             order by t.dispatch_priority desc, t.enqueued_at, t.id) as position
     from monitoring_collect_tasks t
     where t.target_client_id = any($1::uuid[]) and t.status = 'pending' and t.active_task_id is null
@@ -120,11 +120,12 @@ cross join lateral (
 ) t
 
 -- name: count_normal
--- How much normal work waits, up to the low-water mark of each lane: all that the retry rule asks.
+-- How much normal work waits where it could go ($3: open platforms, $5: lanes that are not paused), up to the low-water mark
+-- of each lane: all that the retry rule asks.
 select n.tenant_id, coalesce(sum(c.waiting), 0)::int as waiting
 from unnest($1::bigint[], $2::bigint[]) as n(tenant_id, workspace_id)
 cross join unnest($3::text[]) as p(platform)
-cross join unnest(array['normal_boosted', 'normal']) as l(lane)
+cross join unnest($5::text[]) as l(lane)
 cross join lateral (
     select count(*) as waiting from (
         select from monitoring_collect_tasks t
@@ -137,8 +138,12 @@ cross join lateral (
 group by n.tenant_id
 
 -- name: find_unbound_requests
--- Whose high tasks wait for a desktop that could take them, and is there ($1 of $2 owners). A paused tenant's wait.
+-- Whose high tasks wait for a desktop that could take them, and is there ($1 of $2 owners). A paused tenant's wait, and those
+-- on platforms that are not open.
 select distinct u.request_id as id, u.tenant_id
-from tasks_to_bind u join tenants n on n.id = u.tenant_id and not n.paused
-where u.tenant_id % $2::int = $1::int
+from tasks_to_bind u
+join tenants n on n.id = u.tenant_id and not n.paused
+join ai_platforms p on p.id = u.ai_platform_id and p.enabled
+left join platform_settings s on s.platform_id = p.id
+where s.paused is not true and u.tenant_id % $2::int = $1::int
 order by 1

@@ -57,8 +57,9 @@ select count(*)::int from (
 
 -- name: recent_rate
 -- How many started attempts a minute the tenant's desktops ended on the platform over the last five minutes, on both paths:
--- what makes room for the next ones. By each desktop's recent ends. Null: none, so nothing is known.
-select nullif(count(*), 0) / 5.0::float8
+-- what makes room for the next ones. Work that began within them is counted from its first start: a batch of half a minute is
+-- not spread over five. By each desktop's recent ends. Null: none, so nothing is known.
+select count(*) * 60 / extract(epoch from least(interval '5 minutes', greatest(now() - min(a.started_at), interval '1 second')))::float8
 from desktop_clients c
 join desktop_task_attempts a on a.client_id = c.id and a.ended_at > now() - interval '5 minutes' and a.started_at is not null
 join monitoring_collect_tasks t on t.id = a.monitor_task_id and t.ai_platform_id = $2

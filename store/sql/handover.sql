@@ -1,7 +1,7 @@
 -- name: find_asked
 -- Victims of the request that have not stopped. An unknown one too: its desktop may come back with it.
 select d.id, d.target_client_id, d.lane, d.status, d.phase, d.started_at, d.interrupt_generation, d.interrupted_at,
-    t.preemptions
+    d.ai_platform_id, t.preemptions
 from desktop_tasks d join monitoring_collect_tasks t on t.id = d.monitor_task_id
 where d.interrupt_request_id = $1 and d.kind = 'monitor' and d.status in ('in_progress', 'unknown')
   and d.result_received_at is null and (d.control_flags ->> 'interrupt_requested')::boolean
@@ -11,6 +11,7 @@ order by d.id
 -- Other open requests whose high tasks wait on these clients, oldest click first. `busy`: slots in use there that no
 -- interrupt is freeing for that request.
 select r.id as request_id, c.id as client_id, c.max_concurrent, count(t.id)::int as tasks,
+    array_agg(distinct t.ai_platform_id) as platforms,
     (select count(*)::int from desktop_tasks b where b.target_client_id = c.id and b.kind = 'monitor'
         and b.status = 'in_progress' and b.result_received_at is null
         and b.interrupt_request_id is distinct from r.id)

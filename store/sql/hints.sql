@@ -37,10 +37,13 @@ where r.id = j.id and r.status in ('accepted', 'dispatching', 'running')
 
 -- name: hint_of_undispatched
 -- Why nothing of the request has been dispatched yet, as far as its rows say; null once something was. The platform is
--- judged before.
+-- judged before. $2: platforms on which its work may go.
 select case
     when r.dispatched_task_count > 0 then null
     when r.hint is not null then r.hint
+    when not exists (select from monitoring_collect_tasks t
+        where t.collect_request_id = r.id and t.status = 'pending' and t.ai_platform_id = any($2::text[]))
+        then 'waiting_for_resume'
     when r.target_client_id is null then 'waiting_for_client'
     else 'waiting_for_slot' end
 from monitoring_collect_requests r where r.id = $1

@@ -7,8 +7,8 @@ select ai_platform_id from desktop_tasks where id = $1 and tenant_id = $2 and ta
 select pg_advisory_xact_lock(hashtextextended('platform:' || $1::bigint || ':' || $2::text, 0))
 
 -- name: lock_client
--- Starts on one client decide one after the other. Its own limit and the platform's, null: the general ones.
-select c.max_concurrent, (select s.max_concurrent from platform_settings s where s.platform_id = $3) as platform_limit
+-- Starts on one client decide one after the other. Its own limits and the platform's, null: the general ones.
+select c.max_concurrent, c.max_queue_depth, (select s.max_concurrent from platform_settings s where s.platform_id = $3) as platform_limit
 from desktop_clients c
 where c.id = $1 and c.tenant_id = $2 and c.revoked_at is null
 for no key update of c
@@ -16,7 +16,7 @@ for no key update of c
 -- name: count_running
 -- What physically runs, a victim that has not stopped yet included: a slot promised to this task is not free before.
 -- An unknown task may still run on the platform, but holds no slot of its client.
--- A legacy lease takes its slot when it is given.
+-- A legacy lease takes its slot when it is given. `queued`: what waits on the client, this task included.
 with used as (
     select d.target_client_id as client_id, d.ai_platform_id, d.status = 'in_progress' as holds_slot
     from desktop_tasks d
@@ -28,7 +28,11 @@ with used as (
       and t.leased_to_executor is not null and t.status = 'leased'
 )
 select count(*) filter (where client_id = $2 and holds_slot)::int as on_client,
-    count(*) filter (where ai_platform_id = $3)::int as on_platform
+    count(*) filter (where ai_platform_id = $3)::int as on_platform,
+    (select count(*)::int from desktop_tasks q
+        where q.target_client_id = $2 and q.kind = 'monitor' and q.status = 'queued' and q.result_received_at is null)
+    + (select count(*)::int from monitoring_collect_tasks o
+        where o.target_client_id = $2 and o.legacy_offer_expires_at > now() and o.status = 'pending') as queued
 from used
 
 -- name: start_task

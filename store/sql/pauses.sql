@@ -47,8 +47,9 @@ values (coalesce($1, (select tenant_id from desktop_clients where id = $2)), $3,
 -- name: find_queued
 -- Execution tasks that wait on a desktop and have not started, of one lane, tenant, platform or client; bounded.
 select id from desktop_tasks
-where kind = 'monitor' and status = 'queued' and ($1::text is null or lane = $1) and ($2::bigint is null or tenant_id = $2)
-  and ($3::text is null or ai_platform_id = $3) and ($4::uuid is null or target_client_id = $4)
+where kind = 'monitor' and status = 'queued' and result_received_at is null and ($1::text is null or lane = $1)
+  and ($2::bigint is null or tenant_id = $2) and ($3::text is null or ai_platform_id = $3)
+  and ($4::uuid is null or target_client_id = $4)
 order by id
 limit $5
 

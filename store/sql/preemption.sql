@@ -50,8 +50,11 @@ for no key update
 -- name: find_running
 -- Who may be asked to stop: scheduled, running, without a received result, not part of the request. One that an open
 -- request has asked already stays that one's victim: its slot is promised, and one interrupt settles once. `busy`: slots in
--- use on the client that no interrupt is freeing for us.
-select d.id, d.phase, d.started_at, t.preemptions, c.max_concurrent,
+-- use on the client that no interrupt is freeing for us. `wanted`: the request has work for its platform here.
+select d.id, d.phase, d.started_at, d.ai_platform_id, t.preemptions, c.max_concurrent,
+    exists (select from monitoring_collect_tasks h
+        where h.collect_request_id = $2 and h.target_client_id = $1 and h.ai_platform_id = d.ai_platform_id
+          and h.status = 'pending' and h.active_task_id is null) as wanted,
     (select count(*)::int from desktop_tasks b where b.target_client_id = $1 and b.kind = 'monitor'
         and b.status = 'in_progress' and b.result_received_at is null
         and b.interrupt_request_id is distinct from $2)

@@ -11,11 +11,14 @@ returning c.connection_epoch
 -- name: record_heartbeats
 -- All clients of a hub instance at once. A beat of an older connection finds no client and so no task. Rows are locked
 -- by id before they change, as everywhere. A waiting task whose lease ran out is the sweeper's. A revoked one that still
--- runs stays unknown; `updated_at` says that it was named, so it is not resolved yet.
+-- runs stays unknown; `updated_at` says that it was named, so it is not resolved yet. The coordinator ($10) is woken when a
+-- beat says anything new of what the desktop can do: it is back, healthy again, logged in or out.
 with beats as (
     select * from unnest($1::uuid[], $2::bigint[], $3::jsonb[], $4::boolean[]) as b(client_id, epoch, sessions, healthy)
 ), locked_clients as materialized (
-    select c.id from desktop_clients c join beats b on b.client_id = c.id and b.epoch = c.connection_epoch
+    select c.id, not c.online or c.last_heartbeat_at is null or c.last_heartbeat_at <= now() - interval '30 seconds'
+        or c.healthy <> b.healthy or c.platform_sessions <> b.sessions as changed
+    from desktop_clients c join beats b on b.client_id = c.id and b.epoch = c.connection_epoch
     where c.revoked_at is null
     order by c.id
     for no key update of c
@@ -33,16 +36,18 @@ with beats as (
     join held h on h.task_id = d.id and h.attempt_id = d.attempt_id and h.client_id = d.target_client_id
     order by d.id
     for no key update of d
+), extended as (
+    update desktop_tasks d
+    set lease_expires_at = case when d.lease_token_hash is null then d.lease_expires_at
+            else now() + make_interval(secs => $9) end,
+        status = case when d.status = 'unknown' and d.lease_token_hash is not null then 'in_progress' else d.status end,
+        phase = coalesce(h.phase, d.phase), updated_at = now()
+    from held h, locked_tasks l
+    where d.id = h.task_id and l.id = d.id and d.attempt_id = h.attempt_id and d.target_client_id = h.client_id
+      and d.result_received_at is null
+      and (d.status in ('in_progress', 'unknown') or (d.status = 'queued' and d.lease_expires_at > now()))
 )
-update desktop_tasks d
-set lease_expires_at = case when d.lease_token_hash is null then d.lease_expires_at
-        else now() + make_interval(secs => $9) end,
-    status = case when d.status = 'unknown' and d.lease_token_hash is not null then 'in_progress' else d.status end,
-    phase = coalesce(h.phase, d.phase), updated_at = now()
-from held h, locked_tasks l
-where d.id = h.task_id and l.id = d.id and d.attempt_id = h.attempt_id and d.target_client_id = h.client_id
-  and d.result_received_at is null
-  and (d.status in ('in_progress', 'unknown') or (d.status = 'queued' and d.lease_expires_at > now()))
+select pg_notify($10, '') where exists (select from locked_clients where changed)
 
 -- name: disconnect_client
 -- The epoch ends with its connection, so that a beat still on its way cannot bring the client back. Not lost yet: it

@@ -46,7 +46,7 @@ select id, target_client_id, lane from aborted
 -- Everything of the scope that is not being executed: pending again if terminal, high, bound, attempts 0, with the lane
 -- it came from. A question whose text changed is asked in its current version. Age is kept unless it starts anew. What a
 -- paused batch holds goes too: the click is a person's.
--- $5: platforms that the client has no login for; their tasks stay unbound. $6: the path of what is asked anew; what waits
+-- $5: platforms that the client has no login for, or that are closed; their tasks stay unbound. $6: the path of what is asked anew; what waits
 -- keeps its own, and is on offer to nobody.
 with locked as (
     select t.id, t.status as old_status, t.collect_request_id as old_request_id, q.current_version_id
@@ -62,7 +62,9 @@ set status = 'pending', active_task_id = null, legacy_offer_expires_at = null,
     dispatch_lane = 'high', dispatch_priority = 5000, dispatch_attempts = 0, dispatch_after = null,
     target_client_id = case when t.ai_platform_id <> all($5::text[]) then $4::uuid end,
     question_version_id = coalesce(l.current_version_id, t.question_version_id), last_error = null, skip_reason = null, finished_at = null,
-    last_dispatched_at = null, enqueued_at = case when l.old_status = 'pending' then t.enqueued_at else now() end,
+    -- By the clock, not the transaction's start: answers may have come while the click waited its turn.
+    last_dispatched_at = null,
+    enqueued_at = case when l.old_status = 'pending' then t.enqueued_at else clock_timestamp() end,
     updated_at = now()
 from locked l
 where t.id = l.id

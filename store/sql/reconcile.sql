@@ -1,7 +1,8 @@
 -- name: find_held_by_nothing
 -- Held by an execution task that is missing, another's or over, for longer than any transaction lasts; or by the pause of a
--- batch that is not paused. Read from what is held at all, so the backlog does not matter. A pause's hold is no uuid of
--- version 7 (0005): of those only the distinct ones are looked at, not the 100,000 tasks that one may hold.
+-- batch that is over for longer than a resume takes to let go of 100,000 tasks, page by page. Read from what is held at all,
+-- so the backlog does not matter. A pause's hold is no uuid of version 7 but the batch's id (0005): of those only the
+-- distinct ones are looked at, not the 100,000 tasks that one may hold.
 with recursive holds as (
     (select active_task_id as hold from monitoring_collect_tasks
      where active_task_id is not null and active_task_id < '00000000-0000-0001-0000-000000000000'
@@ -13,7 +14,9 @@ with recursive holds as (
     from holds h where h.hold is not null
 ), left_over as (
     select array_agg(hold) as ids from holds
-    where hold is not null and hold not in (select batch_hold(id) from scheduled_batches where status = 'paused')
+    where hold is not null and (
+        select b.status = 'paused' or coalesce(b.unpaused_at > now() - interval '5 minutes', false) from scheduled_batches b
+        where b.id = ('x' || right(replace(hold::text, '-', ''), 16))::bit(64)::bigint) is not true
 )
 select id from (
     select t.id from monitoring_collect_tasks t
@@ -262,14 +265,16 @@ limit $2
 select exists (select from monitoring_collect_requests where id = $1 and status in ('accepted', 'dispatching', 'running'))
 
 -- name: find_open_batches
--- A page by id of the batches that a workflow should be following; a planned one is the next scan's for two minutes.
+-- A page by id of the batches that a workflow should be following; a planned one is the next scan's for two minutes, as is a
+-- backfill that was planned paused.
 select b.id, b.tenant_id, b.brand_id, b.plan_id, b.business_date, b.slot, b.cut_off_at, b.workflow_id,
     b.status = 'cancelling' as cancelled,
     coalesce((select max(s.interrupt_hard_timeout_ms) from platform_settings s join monitoring_plans p on p.id = b.plan_id
               where s.platform_id = any(p.platforms)), 45000) as hard_timeout_ms
 from scheduled_batches b
 where b.status in ('planned', 'running', 'paused', 'cancelling') and b.id > $1
-  and (b.status <> 'planned' or b.created_at < now() - interval '2 minutes')
+  and (b.status not in ('planned', 'paused') or b.status = 'paused' and b.started_at is not null
+    or b.created_at < now() - interval '2 minutes')
 order by b.id
 limit $2
 

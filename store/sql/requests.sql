@@ -45,7 +45,7 @@ with hinted as (
         when $2 is null then true
         when $2 = 'waiting_for_safe_point' then exists (select from desktop_tasks d where d.interrupt_request_id = r.id
             and d.status = 'in_progress' and (d.control_flags ->> 'interrupt_requested')::boolean)
-        when $2 in ('waiting_for_slot', 'waiting_for_client') then r.dispatched_task_count = 0
+        when $2 in ('waiting_for_slot', 'waiting_for_client', 'waiting_for_resume') then r.dispatched_task_count = 0
         else true end
     returning r.id
 )

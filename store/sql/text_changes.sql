@@ -49,8 +49,8 @@ set status = 'pending', question_version_id = f.current_version_id, dispatch_att
     origin_lane = case when f.open_request_id is not null then t.origin_lane end,
     origin_priority = case when f.open_request_id is not null then t.origin_priority end,
     target_client_id = case when f.open_request_id is not null then t.target_client_id end, execution_owner = $2,
-    last_error = null, skip_reason = null, finished_at = null, last_dispatched_at = null, enqueued_at = now(),
-    updated_at = now()
+    last_error = null, skip_reason = null, finished_at = null, last_dispatched_at = null,
+    enqueued_at = clock_timestamp(), updated_at = now()
 from finished f
 where t.id = f.id
 returning t.id, t.batch_id, f.old_status

@@ -111,6 +111,15 @@ async def test_the_app_opens_its_own_resources_while_broker_and_temporal_are_awa
         assert (await http.get("/healthz")).status_code == 200
 
 
+def test_every_change_of_operators_says_which_version_it_wants_and_shows(settings: Settings) -> None:
+    paths = create_app(settings).openapi()["paths"]
+    changes = [item for path, item in paths.items() if path.startswith("/api/ops/") and "put" in item]
+    assert changes
+    for item in changes:
+        assert "if-match" in [parameter["name"] for parameter in item["put"]["parameters"]]
+        assert all("ETag" in item[method]["responses"]["200"]["headers"] for method in ("get", "put"))
+
+
 def test_the_openapi_document_is_valid_and_every_operation_has_an_id_and_an_answer(settings: Settings) -> None:
     document = create_app(settings).openapi()
     validate(document)

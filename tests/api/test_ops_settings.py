@@ -112,6 +112,13 @@ async def test_several_settings_are_changed_together_or_not_at_all(ops: Caller) 
     assert (values["retry_low_water"], values["preempt_policy"], values["cluster_per_minute"]) == (10, "needed", 300)
 
 
+async def test_a_soft_timeout_over_the_hard_one_is_refused_alone_and_both_may_change_together(ops: Caller) -> None:
+    path, soft, hard = "/api/ops/settings", "interrupt_soft_timeout_ms", "interrupt_hard_timeout_ms"
+    assert problem_of(await put(ops, f"{path}/{soft}", {"value": 60_000}, 0), 422)["code"] == "invalid_input"
+    assert problem_of(await put(ops, path, {"values": {hard: 10_000}}, 0), 422)["code"] == "invalid_input"
+    assert (await put(ops, path, {"values": {soft: 60_000, hard: 120_000}}, 0)).status_code == 200
+
+
 async def test_a_change_is_in_force_in_the_next_transaction_of_every_reader(ops: Caller, pool: Pool) -> None:
     await put(ops, "/api/ops/settings/active_requests_per_tenant", {"value": 1}, 0)
     async with transaction(pool) as connection:

@@ -59,13 +59,27 @@ def test_a_setting_is_changed_shown_and_audited(run: Run, database_url: str) -> 
     assert actors[0].startswith("cli:")
 
 
-def test_over_a_fuse_is_refused_until_the_fuse_is_raised_by_force_or_consent(run: Run) -> None:
+def test_over_a_fuse_is_refused_until_the_fuse_is_raised_which_needs_a_terminal_or_force(run: Run) -> None:
     refused = run("settings", "set", "cluster_per_minute", "600")
     assert isinstance(refused.exception, OverFuse)
-    assert run("settings", "fuse", "cluster_per_minute", "600", input="n\n").exit_code == 1
+    unasked = run("settings", "fuse", "cluster_per_minute", "600", input="y\n")
+    assert (unasked.exit_code, "--force" in unasked.output) == (2, True)
     assert isinstance(run("settings", "set", "cluster_per_minute", "600").exception, OverFuse)
     assert run("settings", "fuse", "cluster_per_minute", "600", "--force").exit_code == 0
     assert machine(run("settings", "set", "cluster_per_minute", "600", "--json"))["value"] == 600
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("preempt_policy", "some", "one of all, needed"),
+        ("paused_lanes", "high", "a list of lanes out of high, normal_boosted, normal, retry"),
+        ("cluster_per_minute", "1.5", "a whole number like 300"),
+        ("normal_floor", "x", "a number like 0.2"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_says_what_is_wanted(run: Run, key: str, value: str, wanted: str) -> None:
+    assert f"{key} takes {wanted}, not" in str(run("settings", "set", key, value).exception)
 
 
 def test_a_task_is_explained_in_words_and_as_json(run: Run, database_url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from desktop.driver import Answer, DriverFailure, RunContext
 from desktop.recorded import RecordedAnswer, RecordedAnswers
-from desktop.replay import ReplayDriver
+from desktop.replay import ReplayDriver, Spread
 from domain.phases import Phase
 from tests.desktop.frames import available
 
@@ -91,3 +91,18 @@ async def test_speed_zero_takes_no_time(tmp_path: Path, monkeypatch: pytest.Monk
     driver = ReplayDriver(recorded(path), speed=0)
     for phase in Phase:
         await driver.run_phase(phase, available(question=QUESTION), RunContext())
+
+
+async def test_a_long_phase_pauses_after_every_step_and_takes_no_longer_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "kettle.json"
+    path.write_text("{}")
+    profile = {phase: Spread(0.05 if phase is Phase.INPUTTING else 0.001, 0.0) for phase in Phase}
+    driver = ReplayDriver(recorded(path), profile=profile, step=0.02)
+    context, task = RunContext(), available(question=QUESTION)
+    assert [await driver.run_phase(Phase.INPUTTING, task, context) for _ in range(3)] == [True, True, False]
+    assert await driver.run_phase(Phase.SUBMITTING, task, context) is False
+
+
+def test_a_step_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="step"):
+        ReplayDriver(recorded(tmp_path), step=0)

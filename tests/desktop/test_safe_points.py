@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from desktop.rest import Reason, Refused
 from desktop.results import KeptResult
 from desktop.scheduler import Scheduler
 from domain.desktop_calls import CancelAnswer, CancelCall, InterruptAckCall, LeaseAnswer, LeaseCall
-from domain.phases import SAFE_POINT_BEFORE, Phase, SafePoint
+from domain.phases import PAUSE_POINT_IN, SAFE_POINT_BEFORE, Phase, SafePoint
 from domain.protocol import Control, TaskAvailable
 from tests.desktop.frames import available, control
 
@@ -82,6 +83,21 @@ class OrderingDriver:
         return {}
 
 
+@dataclass
+class SteppedDriver(OrderingDriver):
+    """Every phase takes three steps; the orders of a phase arrive in its first one."""
+
+    left: int = 2
+    steps: list[Phase] = field(default_factory=list)
+
+    async def run_phase(self, phase: Phase, task: TaskAvailable, context: RunContext) -> bool:
+        self.steps.append(phase)
+        if self.left == 2:
+            await super().run_phase(phase, task, context)
+        self.left = 2 if self.left == 0 else self.left - 1
+        return self.left < 2
+
+
 def flag_after(found: list[Order], before: Phase) -> tuple[int, Control | None]:
     """The rule in one place: the newest order wins, equal generations are taken in their order of arrival."""
     seen, flag = 0, None
@@ -103,13 +119,15 @@ def expected_stop(found: list[Order]) -> tuple[SafePoint, Control] | None:
     return None
 
 
-async def run_with(found: list[Order], generation: int = 0) -> tuple[Ending, Server, OrderingDriver]:
+async def run_with(
+    found: list[Order], generation: int = 0, made: type[OrderingDriver] = OrderingDriver
+) -> tuple[Ending, Server, Any]:
     server = Server(generation)
     endings: asyncio.Queue[Ending] = asyncio.Queue()
     rest: Any = server
     reporter = Reporter("desk")
     scheduler = Scheduler(Board(1, Timings()), rest, reporter)
-    driver = OrderingDriver(scheduler, found)
+    driver = made(scheduler, found)
     tools = Tools(scheduler, server, driver, server, reporter, stale_grace=0.0)
 
     async def execute(task: TaskAvailable) -> Ending:
@@ -164,6 +182,22 @@ def test_an_acknowledgement_the_server_calls_stale_never_stops_the_work(found: l
     interrupts = [(phase, Control.INTERRUPT_REQUESTED, generation) for phase, _, generation in found]
     ending, server, _ = asyncio.run(run_with(interrupts, generation=100))
     assert (ending.kind, len(server.results)) == (EndKind.FINISHED, 1)
+
+
+@pytest.mark.parametrize("inside", DRIVEN)
+def test_an_order_stops_a_stepped_phase_after_its_step_where_the_phase_may_stop_and_else_at_its_end(
+    inside: Phase,
+) -> None:
+    order = (inside, Control.INTERRUPT_REQUESTED, 1)
+    ending, server, driver = asyncio.run(run_with([order], made=SteppedDriver))
+    steps = driver.steps.count(inside)
+    if inside in PAUSE_POINT_IN:
+        assert (ending.kind, steps) == (EndKind.GAVE_WAY, 1)
+        assert [ack.safe_point for ack in server.acks] == [PAUSE_POINT_IN[inside]]
+    else:
+        assert steps == 3
+        stopped = expected_stop([order])
+        assert [ack.safe_point for ack in server.acks] == ([stopped[0]] if stopped else [])
 
 
 def phase_after(point: SafePoint) -> Phase:

@@ -17,8 +17,8 @@ from domain.scope import canonical_scope, scope_hash
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
-def running(number: int, phase: Phase, started: int = 0, preemptions: int = 0) -> Running:
-    return Running(UUID(int=number), phase, NOON + timedelta(seconds=started), preemptions)
+def running(number: int, phase: Phase, started: int = 0, preemptions: int = 0, platform: str | None = None) -> Running:
+    return Running(UUID(int=number), phase, NOON + timedelta(seconds=started), preemptions, platform)
 
 
 def chosen(tasks: list[Running], **more: object) -> list[int]:
@@ -60,6 +60,26 @@ def test_where_all_were_preempted_often_enough_policy_all_takes_those_needed_and
         [3],
         [3, 2],
     ]
+
+
+def test_who_holds_a_platform_that_is_lacked_gives_way_before_others_one_on_each() -> None:
+    tasks = [
+        running(1, Phase.NAVIGATING),
+        running(2, Phase.WAITING, platform="qwen"),
+        running(3, Phase.NAVIGATING, platform="qwen"),
+        running(4, Phase.WAITING, platform="kimi"),
+    ]
+    assert chosen(tasks, platforms={"qwen"}) == [3]
+    assert chosen(tasks, needed=0, platforms={"qwen", "kimi"}) == [3, 4]
+    assert chosen(tasks, needed=2, platforms={"qwen"}) == [3, 1]
+    assert chosen(tasks, needed=0) == []
+
+
+def test_a_spared_task_gives_way_when_it_alone_holds_the_platform() -> None:
+    tasks = [running(1, Phase.WAITING), running(2, Phase.WAITING, preemptions=3, platform="qwen")]
+    for policy, expected in ((PreemptPolicy.ALL, [1, 2]), (PreemptPolicy.NEEDED, [2])):
+        assert chosen(tasks, policy=policy, platforms={"qwen"}) == expected
+        assert chosen(tasks, policy=policy) == [1]
 
 
 def desk(number: int, free: int, rate: float = 0.0, **more: object) -> ClientState:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from domain.desktop_calls import CancelCall, InterruptAckCall, PulledTask, ResultCall
-from domain.errors import LeaseLost
+from domain.errors import LeaseLost, StaleGeneration
 from domain.hub_port import HeartbeatRecord
 from domain.legacy import parse_task_id
 from domain.phases import Phase
@@ -76,7 +76,7 @@ async def start(model: Model) -> bool | None:
     except LeaseLost:
         desk.forget(task)
         raise
-    if not again:
+    if not again and model.alone:
         await check_start(model, desk.id)
 
 
@@ -158,30 +158,58 @@ async def give_way(model: Model) -> bool | None:
     desk, task = await told_to_stop(model)
     if desk is None or task is None:
         return False
-    holds = model.chance(0.75)
     generation = max(await generation_of(model, task) - model.dice.choice([0, 0, 0, 1]), 0)
+    await acknowledge(model, desk, task, generation, holds=model.chance(0.75))
+
+
+async def acknowledge(model: Model, desk: Desk, task: Task, generation: int, *, holds: bool) -> None:
+    """The call, counted by what it was when it came; a refused one too."""
+    stands = task.task_id in await orders_standing(model)
+    kind = "in time" if stands else "late"
+    if (task.task_id, generation) in model.acknowledged:
+        kind = "again"
+    model.acknowledged.add((task.task_id, generation))
     call = InterruptAckCall(
         lease_token=task.lease_token if holds else None,
         interrupt_generation=generation,
         phase=model.dice.choice(list(Phase)),
     )
-    if is_legacy(task):
-        await legacy_leases.acknowledge_interrupt(model.pool, legacy_lease(desk, task, token=holds), call)
-    else:
-        await leases.acknowledge_interrupt(model.pool, desk.hands.identity, UUID(task.task_id), call)
+    try:
+        await send_acknowledgement(desk, task, call, holds=holds)
+    except StaleGeneration:
+        kind = "stale"
+        raise
+    finally:
+        model.happened[f"acknowledged {kind}"] += not is_legacy(task)
     if task in desk.running:
         desk.forget(task)
 
 
+async def send_acknowledgement(desk: Desk, task: Task, call: InterruptAckCall, *, holds: bool) -> None:
+    if is_legacy(task):
+        await legacy_leases.acknowledge_interrupt(desk.world.pool, legacy_lease(desk, task, token=holds), call)
+    else:
+        await leases.acknowledge_interrupt(desk.world.pool, desk.hands.identity, UUID(task.task_id), call)
+
+
 async def told_to_stop(model: Model) -> tuple[Desk | None, Task | None]:
-    """Any desktop with something that it was told to stop; rarely one that was not told anything."""
+    """Any desktop with something that it was told to stop; rarely one that was not told, or has stopped long ago."""
+    told = await orders_standing(model)
+    if model.chance(0.1):
+        told = {task for task, _ in model.acknowledged}
+        pairs = [(desk, task) for desk in model.desks for task in desk.past if task.task_id in told]
+        return model.one(pairs) or (None, None)
+    pairs = [(desk, task) for desk in model.desks for task in desk.running if task.task_id in told]
+    return model.one(pairs) or (running(model) if model.chance(0.2) else (None, None))
+
+
+async def orders_standing(model: Model) -> set[str]:
+    """Tasks that are asked to stop at this moment."""
     rows = await model.pool.fetch(
         "select id::text from desktop_tasks where control_flags ->> 'interrupt_requested' = 'true' union all"
         " select 'l-' || id from monitoring_collect_tasks where legacy_interrupt_request_id is not null"
     )
-    told = {row[0] for row in rows}
-    pairs = [(desk, task) for desk in model.desks for task in desk.running if task.task_id in told]
-    return model.one(pairs) or (running(model) if model.chance(0.2) else (None, None))
+    return {row[0] for row in rows}
 
 
 async def generation_of(model: Model, task: Task) -> int:
@@ -251,7 +279,10 @@ async def fall_silent(model: Model) -> bool | None:
     if desk is None:
         return False
     await model.pool.execute(
-        "update desktop_clients set last_heartbeat_at = now() - interval '60 seconds' where id = $1", desk.id
+        "update desktop_clients set last_heartbeat_at = now() - interval '60 seconds'"
+        " where id = $1 and ($2 = 0 or connection_epoch = $2)",
+        desk.id,
+        desk.epoch,
     )
     desk.epoch = 0
 
@@ -273,14 +304,22 @@ async def come_back(model: Model) -> bool | None:
 async def connect(model: Model, desk: Desk, claims: Sequence[HeldAttempt] = ()) -> None:
     """hello and snapshot; the desktop obeys the verdicts, mostly."""
     held = [*desk.held(), *claims]
-    hello = Hello(id="h", held=held, max_concurrent=None, highest_generation=0)
+    seen = await highest_seen(model, desk)
+    hello = Hello(id="h", held=held, max_concurrent=None, highest_generation=seen)
     desk.epoch = await model.hub.connected(desk.hands.identity, hello)
-    content = await model.hub.snapshot(desk.hands.identity, desk.epoch, held, 0)
+    content = await model.hub.snapshot(desk.hands.identity, desk.epoch, held, seen)
     valid = {verdict.attempt_id for verdict in content.held if verdict.valid}
     for task in [*desk.waiting, *desk.running]:
         if task.attempt_id not in valid and (task in desk.waiting or model.chance(0.8)):
             desk.forget(task)
     desk.waiting += [frame for frame in content.available if isinstance(frame, TaskAvailable) and frame.lease_token]
+
+
+async def highest_seen(model: Model, desk: Desk) -> int:
+    """The highest generation a desktop remembers: forgotten, an old one, or from before the database was restored."""
+    query = "select interrupt_generation from tenants where id = $1"
+    counter: int = await model.pool.fetchval(query, desk.world.tenant_id)
+    return model.dice.choice([0, counter, counter, max(counter - 2, 0), counter + 3])
 
 
 MOVES: Moves = {

@@ -3,6 +3,7 @@
 import asyncio
 
 from store.audit import check_integrity
+from tests.model.orders import observe
 from tests.model.state import LIVE, OPEN, Model
 from tests.support.clicks import WHOLE
 
@@ -25,6 +26,33 @@ FORBIDDEN = {
         where r.interrupt_requested_count <> r.interrupt_settled_count + r.interrupt_timed_out_count
             + r.interrupt_withdrawn_count + (select count(*) from desktop_tasks d where d.interrupt_request_id = r.id
                 and d.control_flags ->> 'interrupt_requested' = 'true')""",
+    "an order to stop for a request that was ended": """
+        select d.id::text from desktop_tasks d join monitoring_collect_requests r on r.id = d.interrupt_request_id
+        where r.status_reason in ('cancelled', 'ttl', 'hard_end') and d.result_received_at is null
+          and d.status in ('in_progress', 'unknown') and d.control_flags ->> 'interrupt_requested' = 'true'""",
+    "an order to stop on other than scheduled work of another request of the tenant": """
+        select d.id::text from desktop_tasks d join monitoring_collect_requests r on r.id = d.interrupt_request_id
+        join monitoring_collect_tasks t on t.id = d.monitor_task_id
+        where d.control_flags ->> 'interrupt_requested' = 'true'
+          and (d.source <> 'daily_schedule' or t.collect_request_id = r.id or r.tenant_id <> d.tenant_id)""",
+    "a generation ahead of the tenant": """
+        select g.id from (
+            select tenant_id, id::text, interrupt_generation from desktop_tasks
+            union all select tenant_id, id::text, interrupt_generation from monitoring_collect_tasks
+            union all select tenant_id, id::text, greatest(interrupt_generation, accepted_generation)
+                from monitoring_collect_requests
+            union all select tenant_id, batch_id::text, generation from batch_yields
+            union all select tenant_id, id::text, highest_generation_seen from desktop_clients
+        ) g(tenant_id, id, generation) join tenants n on n.id = g.tenant_id
+        where g.generation > n.interrupt_generation""",
+    "a generation given to two requests": """
+        select min(id::text) from monitoring_collect_requests group by tenant_id, accepted_generation
+        having count(*) > 1""",
+    "an order older than the desktop has had about the task": """
+        select o.id::text from (select id, (payload ->> 'interrupt_generation')::bigint as generation,
+            max((payload ->> 'interrupt_generation')::bigint) over (
+                partition by payload ->> 'task_id', client_id order by id) as highest
+            from outbox where kind = 'task_control') o where o.generation < o.highest""",
     "an interrupt on what does not run": """
         select id::text from desktop_tasks where status not in ('in_progress', 'unknown')
           and (control_flags ->> 'interrupt_requested')::boolean""",
@@ -80,6 +108,8 @@ select 'tenant ' || id as key, interrupt_generation as value from tenants
 union all select 'task ' || id, interrupt_generation from monitoring_collect_tasks
 union all select 'execution ' || id, interrupt_generation from desktop_tasks
 union all select 'request ' || id, interrupt_generation from monitoring_collect_requests
+union all select 'accept ' || id, accepted_generation from monitoring_collect_requests
+union all select 'seen by ' || id, highest_generation_seen from desktop_clients
 union all select 'attempt ' || id, case outcome when 'succeeded' then 2 when 'failed' then 1 else 0 end
     from desktop_task_attempts where ended_at is not null
 union all select 'tasks', count(*) from monitoring_collect_tasks
@@ -96,6 +126,7 @@ async def check(model: Model) -> None:
         _growing(model),
         *(check_integrity(model.pool, world.tenant_id) for world in model.worlds),
     )
+    await observe(model)
     assert integrity == [WHOLE] * len(model.worlds), f"not whole: {integrity}"
 
 

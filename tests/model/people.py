@@ -90,8 +90,13 @@ async def next_batch(model: Model) -> bool | None:
     world = model.world()
     count = f"select count(*) from scheduled_batches where tenant_id = $1 and {OPEN_BATCH}"
     if await model.pool.fetchval(count, world.tenant_id) < 3:
-        model.questions[world.tenant_id] += [(await world.question()).id for _ in range(2)]
-        await plan_batch(world)
+        await plan_more(model, world)
+
+
+async def plan_more(model: Model, world: World) -> None:
+    """A batch with two new questions at least."""
+    model.questions[world.tenant_id] += [(await world.question()).id for _ in range(2)]
+    await plan_batch(world)
 
 
 async def plan_batch(world: World) -> int:

@@ -1,5 +1,7 @@
 """Walks for hours: `make soak SOAK_HOURS=8 SEED=1`. Stops at the first broken invariant and says how to see it again.
 
+`WALKERS=8`: so many at once on each database; what goes wrong between two of them cannot be replayed, only told.
+
 On the PostgreSQL at DATABASE_URL, else on the embedded stack's; each walk in a database of its own, dropped afterwards.
 """
 
@@ -20,6 +22,8 @@ from store import reconcile_tasks
 from store.database import open_pool
 from store.migrate import migrate
 from tests.conftest import StackThread, database_named
+from tests.model import orders
+from tests.model.crowd import crowd
 from tests.model.walk import Outcome, walk
 
 
@@ -32,11 +36,12 @@ def say(line: str) -> None:
 class Soak:
     """Walk after walk, seed after seed."""
 
-    def __init__(self, url: str, hours: float, seed: int, steps: int) -> None:
-        self._url, self._seed, self._steps = url, seed, steps
+    def __init__(self, url: str, hours: float, seed: int, steps: int, walkers: int) -> None:
+        self._url, self._seed, self._steps, self._walkers = url, seed, steps, walkers
         self._ends = time.monotonic() + hours * 3600
         self._name = f"giveway_soak_{uuid4().hex}"
         self._taken: Counter[str] = Counter()
+        self._happened: Counter[str] = Counter()
         self._walks = 0
 
     async def run(self) -> bool:
@@ -56,26 +61,31 @@ class Soak:
             outcome = await self._one(admin, self._seed + self._walks)
             self._walks += 1
             self._taken += outcome.taken
+            self._happened += outcome.happened
             if outcome.failure is not None:
                 say(f"{outcome.failure}\n{self._summary()}: BROKEN at seed {outcome.seed}")
                 return False
             say(f"seed {outcome.seed} held; {self._summary()}")
         say(f"{self._summary()}, every invariant held; seeds {self._seed} to {self._seed + self._walks - 1}")
         say("  ".join(f"{name} {count}" for name, count in self._taken.most_common()))
+        say(orders.summary(self._happened))
         return True
 
     async def _one(self, admin: "asyncpg.Connection[asyncpg.Record]", seed: int) -> Outcome:
         database = f"{self._name}_walk"
         await admin.execute(f'create database "{database}" template "{self._name}"')
-        pool = await open_pool(database_named(self._url, database), size=8, name="giveway-soak")
+        pool = await open_pool(database_named(self._url, database), size=self._walkers + 7, name="giveway-soak")
         try:
+            if self._walkers > 1:
+                return await crowd(pool, seed, self._walkers, self._steps)
             return await walk(pool, seed, self._steps)
         finally:
             pool.terminate()
             await admin.execute(f'drop database "{database}" with (force)')
 
     def _summary(self) -> str:
-        return f"{self._walks} walks, {self._taken.total()} steps"
+        interrupts = orders.asked(self._happened)
+        return f"{self._walks} walks, {self._taken.total()} steps, {interrupts} interrupts"
 
 
 @contextmanager
@@ -96,13 +106,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=None, help="of the first walk; without it any")
-    parser.add_argument("--steps", type=int, default=500, help="of one walk, before its end")
+    parser.add_argument("--steps", type=int, default=500, help="of one walker, before its end")
+    parser.add_argument("--walkers", type=int, default=1, help="at once on one database")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(2**31) if given.seed is None else given.seed
     # Between two transactions nothing is damaged, so reconcile need not wait to see.
     reconcile_tasks.DAMAGE_SECONDS = 0  # type: ignore[misc]
     with servers() as url:
-        return 0 if asyncio.run(Soak(url, given.hours, seed, given.steps).run()) else 1
+        return 0 if asyncio.run(Soak(url, given.hours, seed, given.steps, given.walkers).run()) else 1
 
 
 if __name__ == "__main__":

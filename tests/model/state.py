@@ -1,6 +1,8 @@
 """What a walk knows: two tenants, what their desktops believe, what is on its way to ingest, and what happened."""
 
+import asyncio
 import random
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -73,9 +75,18 @@ class Message:
     succeeded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was last seen of an execution task that was ever asked to stop."""
+
+    stands: bool
+    request: UUID | None
+    generation: int
+
+
 @dataclass(slots=True)
 class Model:
-    """One walk. Everything random comes from `dice`, so a seed tells it whole."""
+    """One walk. Everything random comes from `dice`, so a seed tells it whole, unless others walk beside it."""
 
     pool: Pool
     dice: random.Random
@@ -88,6 +99,16 @@ class Model:
     history: list[str] = field(default_factory=list)
     # What must only ever grow, by name.
     highest: dict[str, int] = field(default_factory=dict)
+    # Whether nobody else walks on this database.
+    alone: bool = True
+    # What became of orders to stop, by kind; the orders as last seen; acknowledgements sent: task and generation.
+    happened: Counter[str] = field(default_factory=Counter)
+    orders: dict[UUID, Order] = field(default_factory=dict)
+    acknowledged: set[tuple[str, int]] = field(default_factory=set)
+    # Moves that come next, with random ones between them.
+    script: deque[tuple[str, "Move"]] = field(default_factory=deque)
+    # A coordinator does one thing at a time.
+    turns: list[asyncio.Lock] = field(default_factory=list)
 
     @property
     def hub(self) -> StoreHubBackend:
@@ -143,6 +164,7 @@ async def prepare(pool: Pool, dice: random.Random) -> Model:
             model.desks.append(Desk(world, Hands(world, desktop), LegacyHands(world, desktop), number))
     for shard in range(2):
         model.coordinators.append(Coordinator(pool, Listener("unused"), shard))
+        model.turns.append(asyncio.Lock())
         model.epochs.append(await residents.take(pool, f"coordinator/{shard}", "walk"))
     for key, value in FUSES.items():
         await pool.execute("insert into dispatch_fuses (key, value) values ($1, $2)", key, value)

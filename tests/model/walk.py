@@ -9,24 +9,27 @@ from domain.errors import GivewayError
 from domain.messages import BatchRef, RequestRef
 from store import batches, requests
 from store.database import Pool
-from tests.model import desks, people, server
+from tests.model import desks, people, scenes, server
 from tests.model.invariants import check
-from tests.model.state import LIVE, OPEN, OPEN_BATCH, Desk, Model, prepare
+from tests.model.state import LIVE, OPEN, OPEN_BATCH, Desk, Model, Move, prepare
 
 MOVES = {**desks.MOVES, **people.MOVES, **server.MOVES}
 # Desktops beat every two seconds; a step takes some milliseconds.
 STEPS_A_BEAT = 50
 SHOWN = 40
+# How often a scene begins, and how often its next move comes before a random one.
+SCENE, NEXT_OF_SCENE = 0.08, 0.7
 # Rounds of the drain; a task may fail twice before it ends, behind windows that free once a round.
 MOST_ROUNDS = 80
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a walk was: its steps by name, and why it failed, if it did."""
+    """What a walk was: its steps by name, what became of orders to stop, and why it failed, if it did."""
 
     seed: int
     taken: Counter[str] = field(default_factory=Counter)
+    happened: Counter[str] = field(default_factory=Counter)
     failure: str | None = None
 
     @property
@@ -38,9 +41,9 @@ async def walk(pool: Pool, seed: int, steps: int) -> Outcome:
     """Walk on an empty database. The same seed and steps take the same way again."""
     outcome = Outcome(seed)
     model = await prepare(pool, random.Random(seed))
+    outcome.happened = model.happened
     try:
-        for world in model.worlds:
-            await people.plan_batch(world)
+        await begin(model)
         for number in range(steps):
             if number % STEPS_A_BEAT == 0:
                 await desks.send_beat(model, [desk for desk in model.desks if desk.epoch])
@@ -49,6 +52,15 @@ async def walk(pool: Pool, seed: int, steps: int) -> Outcome:
     except Exception as error:
         outcome.failure = explain(seed, steps, model, error)
     return outcome
+
+
+async def begin(model: Model) -> None:
+    """Each tenant has a batch; then everything that a run must have seen, once."""
+    for world in model.worlds:
+        await people.plan_batch(world)
+    for name, scripted in scenes.prologue(model):
+        await perform(model, f"prologue: {name}", scripted)
+        await check(model)
 
 
 def explain(seed: int, steps: int, model: Model, error: Exception) -> str:
@@ -69,19 +81,29 @@ async def step(model: Model) -> str:
 
 
 async def move(model: Model) -> str | None:
-    """Any move; None if it found nothing to do."""
+    """The next of a scene, or any move; None if it found nothing to do."""
+    if not model.script and model.chance(SCENE):
+        model.script += scenes.any_scene(model)
+    if model.script and model.chance(NEXT_OF_SCENE):
+        name, scripted = model.script.popleft()
+        return "scene" if await perform(model, f"scene: {name}", scripted) else None
     names = list(MOVES)
     name = model.dice.choices(names, [MOVES[each][0] for each in names])[0]
+    return name if await perform(model, name, MOVES[name][1]) else None
+
+
+async def perform(model: Model, name: str, given: Move) -> bool:
+    """Make the move; False if it found nothing to do."""
     model.history.append(name)
     try:
-        if await MOVES[name][1](model) is False:
+        if await given(model) is False:
             del model.history[-1]
-            return None
+            return False
     except GivewayError as refusal:
         if refusal.http_status >= 500:
             raise
         model.note(f"({refusal.code})")
-    return name
+    return True
 
 
 # --- the end -------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """What an accept does to the tasks of its scope (1-dispatch §1.5 step 5)."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
 from domain.lanes import Lane
-from store.database import Pool
+from store.database import Pool, transaction
+from store.statements import statements
 from tests.support.clicks import Hands, accepted, finish, rounds, scheduled, task_of_today, today, whole
 from tests.support.world import World, ago
 
@@ -162,3 +164,23 @@ async def test_rows_get_the_generation_only_forward(world: World) -> None:
     assert (await world.execution(task))["interrupt_generation"] == 1
     rows = await world.pool.fetch("select interrupt_generation from monitoring_collect_tasks order by id desc limit 2")
     assert [row["interrupt_generation"] for row in rows] == [2, 1]
+
+
+async def test_an_answer_that_came_while_the_click_waited_its_turn_is_not_one_of_the_new_asking(world: World) -> None:
+    """The click's transaction began before the answer's: by its clock the task would be older than the answer."""
+    hands = Hands(world, await world.client())
+    question = await world.question()
+    await scheduled(world, hands.desktop, status="queued", question=question)
+    [frame] = await hands.take()
+    await hands.start(frame)
+    async with transaction(world.pool) as other:
+        await other.execute(statements("locks")["lock_tenant_requests"], world.tenant_id)
+        clicking = asyncio.create_task(accepted(world))
+        while not await world.pool.fetchval("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0.01)
+        await finish(world, frame.attempt_id)
+    await clicking
+    await rounds(world.pool)
+    [again] = await hands.take()
+    await hands.run(again)
+    assert await whole(world)

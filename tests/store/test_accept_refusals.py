@@ -64,6 +64,13 @@ async def test_only_survivors_count_a_click_that_supersedes_one_of_two_is_accept
     assert (active, (await world.row("monitoring_collect_requests", second.request_id))["status"]) == (2, "accepted")
 
 
+async def test_a_request_that_was_taken_back_makes_room_though_something_of_it_still_runs(world: World) -> None:
+    first = await accepted(world, question_ids=[(await world.question()).id])
+    await accepted(world, question_ids=[(await world.question()).id])
+    await world.set("monitoring_collect_requests", first.request_id, status="running", status_reason="cancelled")
+    assert (await click(world, question_ids=[(await world.question()).id])).outcome is AcceptOutcome.ACCEPTED
+
+
 async def test_the_twenty_first_request_of_an_hour_waits_until_the_oldest_leaves_it(world: World) -> None:
     for _ in range(20):
         request = await world.request(status="failed")

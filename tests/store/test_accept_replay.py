@@ -72,7 +72,7 @@ async def test_the_order_and_repeats_of_a_scope_make_no_other_click(world: World
     assert (await click(world, question_ids=[*ids[::-1], ids[0]])).outcome is AcceptOutcome.REPLAYED
 
 
-@pytest.mark.parametrize("change", ["age", "failed", "partial", "user", "preempt", "brand"])
+@pytest.mark.parametrize("change", ["age", "failed", "partial", "cancelled", "user", "preempt", "brand"])
 async def test_another_click_is_a_request_of_its_own(world: World, change: str) -> None:
     first = await accepted(world)
     more = {}
@@ -80,6 +80,9 @@ async def test_another_click_is_a_request_of_its_own(world: World, change: str) 
         await world.set("monitoring_collect_requests", first.request_id, created_at=ago(minutes=6))
     elif change in ("failed", "partial"):
         await world.set("monitoring_collect_requests", first.request_id, status=change)
+    elif change == "cancelled":
+        # Taken back, while something of it still runs.
+        await world.set("monitoring_collect_requests", first.request_id, status="running", status_reason="cancelled")
     elif change == "user":
         more = {"user_id": 2}
     elif change == "preempt":

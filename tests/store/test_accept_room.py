@@ -95,6 +95,22 @@ async def test_policy_needed_interrupts_no_more_than_the_high_tasks_lack(
     assert answer.interrupt_requested_count == len(await interrupted(world)) == expected
 
 
+async def test_policy_needed_takes_whoever_holds_the_platform_of_the_click(world: World, client: Desktop) -> None:
+    await policy_needed(world)
+    holder = await scheduled(world, client, platform="qwen")
+    await scheduled(world, client, platform="doubao")
+    await accepted(world, question_ids=await scope(world))
+    assert await interrupted(world) == {holder}
+
+
+async def test_policy_needed_disturbs_nobody_on_a_platform_with_room(world: World, client: Desktop) -> None:
+    await policy_needed(world)
+    await world.platform_limit("qwen", 2)
+    await scheduled(world, client, platform="qwen")
+    await accepted(world, question_ids=await scope(world))
+    assert await interrupted(world) == set()
+
+
 async def test_policy_needed_counts_a_clients_slots_no_further_than_the_fuse(world: World) -> None:
     await policy_needed(world)
     wide = await world.client(max_concurrent=64)

@@ -5,9 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from domain.messages import AcceptOutcome
+from domain.messages import AcceptOutcome, RequestRef
+from store import requests
 from store.database import Pool
-from tests.support.clicks import Hands, accepted, click, rounds, whole
+from tests.support.clicks import Hands, accepted, click, finish, rounds, whole
 from tests.support.world import World
 
 
@@ -88,3 +89,22 @@ async def test_the_replay_of_a_superseded_click_is_a_new_request(world: World) -
     await accepted(world, question_ids=[one], user_id=2)
     again = await accepted(world, question_ids=[one])
     assert again.request_id != first
+
+
+async def test_a_click_after_a_cancel_takes_what_still_runs_of_it(world: World) -> None:
+    """Whoever changes his mind gets a request of his own, not the one that is being wound down."""
+    one, two, *_ = await ids(world)
+    desktop = Hands(world, await world.client())
+    first = (await accepted(world, question_ids=[one, two])).request_id
+    await rounds(world.pool)
+    frame, *_ = await desktop.take()
+    await desktop.start(frame)
+    await requests.cancel_request(world.pool, RequestRef(request_id=first, tenant_id=world.tenant_id))
+    again = await accepted(world, question_ids=[one, two])
+    assert again.request_id != first
+    assert await state(world, first) == {"status": "superseded", "requested": 1, "moved": 1, "by": again.request_id}
+    assert await state(world, again.request_id) == {"status": "running", "requested": 2, "moved": 0, "by": None}
+    assert [row["key"] for row in await world.outbox("superseded")] == [f"collect-now/{first}"]
+    await finish(world, frame.attempt_id)
+    assert (await world.row("monitoring_collect_requests", again.request_id))["completed_task_count"] == 1
+    assert await whole(world)

@@ -286,6 +286,18 @@ async def test_a_platform_under_interrupt_on_the_same_client_is_free_for_its_pre
     assert await rounds(world.pool) == 1
 
 
+async def test_one_requests_refused_tasks_do_not_hide_anothers_promised_slot(world: World) -> None:
+    client = await world.client(max_concurrent=1)
+    victim = await world.leased(client, status="in_progress")
+    first, second = [await world.request(client_id=client.id, generation=n) for n in (1, 2)]
+    for _ in range(HEADS):
+        await world.business_task(lane=Lane.HIGH, request_id=first, client_id=client.id)
+    promised = await world.business_task(lane=Lane.HIGH, request_id=second, client_id=client.id)
+    await world.interrupt(victim.task_id, second, 2)
+    assert await rounds(world.pool) == 1
+    assert await dispatched(world) == [promised]
+
+
 async def test_a_slot_is_promised_only_while_the_order_to_stop_stands(world: World) -> None:
     await world.plan()
     client = await world.client(max_concurrent=1)

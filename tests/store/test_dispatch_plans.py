@@ -86,7 +86,7 @@ STATEMENTS: dict[str, tuple[str, Arguments]] = {
     ),
     "count_normal": (
         dispatch.SQL["count_normal"],
-        lambda s: ([s.world.tenant_id], [s.world.workspace_id], PLATFORMS, 50),
+        lambda s: ([s.world.tenant_id], [s.world.workspace_id], PLATFORMS, 50, ["normal_boosted", "normal"]),
     ),
     "read_leaving": (dispatch.SQL["read_leaving"], lambda s: (None,)),
     "find_unbound_requests": (dispatch.SQL["find_unbound_requests"], lambda s: (0, 1)),
@@ -130,7 +130,7 @@ STATEMENTS: dict[str, tuple[str, Arguments]] = {
         lambda s: (s.tasks, s.request_id, 9, s.client.id, [], "desktop_tasks"),
     ),
     "move_from_older": (accept.SQL["move_from_older"], lambda s: (s.tasks, new_uuid())),
-    "read_unbound": (binding.SQL["read_unbound"], lambda s: (s.request_id, s.world.tenant_id)),
+    "read_unbound": (binding.SQL["read_unbound"], lambda s: (s.request_id, s.world.tenant_id, PLATFORMS)),
     "queued_of_lost": (presence.SQL["queued_of_lost"], lambda s: (500, 5)),
     "never_ingested": (presence.SQL["never_ingested"], lambda s: (900, 500, None)),
     "request_locks": (requests.SQL["lock_execution_tasks"], lambda s: (s.request_id,)),
@@ -150,7 +150,8 @@ async def test_no_hot_statement_reads_a_large_table_whole(scene: Scene) -> None:
     }
     assert whole == {}
     assert "collect_tasks_claim" in plans["read_heads"].indexes
-    assert "collect_tasks_claim_bound" in plans["read_bound"].indexes
+    # Either holds nothing but what is bound; with few rows the planner may like the smaller one.
+    assert plans["read_bound"].indexes & {"collect_tasks_claim_bound", "collect_tasks_bound"}
     assert "collect_tasks_ready_age" in plans["find_waiting"].indexes
     for name in ("count_aged", "promote", "raise_boosted"):
         assert "collect_tasks_ready_age" in plans[name].indexes, name

@@ -89,6 +89,22 @@ async def test_a_full_cluster_minute_says_when_it_frees(world: World) -> None:
     assert 0 < found.waiting.estimate_seconds <= 31
 
 
+async def test_permits_of_other_coordinators_fill_the_window_too(world: World) -> None:
+    await world.client()
+    await world.setting("coordinator_shards", 2)
+    task = await world.business_task()
+    await dispatched(await World.create(world.pool, "Other"), scheduled=200)
+    grant = "insert into dispatch_quota (shard, epoch, scheduled_permits, high_permits, expires_at)"
+    await world.pool.execute(f"{grant} values ($1, 1, 30, 0, now() + interval '1 hour')", world.tenant_id % 2)
+    assert (await why(world, task)).reason == MAY_GO
+    await world.pool.execute(f"{grant} values ($1, 1, 40, 0, now() + interval '1 hour')", (world.tenant_id + 1) % 2)
+    found = await why(world, task)
+    assert found.reason == Refusal.CLUSTER_MINUTE
+    assert found.waiting is not None
+    assert found.waiting.binding is not None
+    assert (found.waiting.binding.used, found.waiting.binding.limit) == (240, 240)
+
+
 async def test_a_full_tenant_minute_says_when_it_frees(world: World) -> None:
     await world.client()
     await dispatched(world, scheduled=20, high=10)
@@ -233,7 +249,8 @@ async def test_the_estimate_is_its_place_at_the_recent_rate(world: World) -> Non
         await world.leased(client, status="in_progress")
     await world.pool.execute("update desktop_tasks set status = 'succeeded'")
     await world.pool.execute("update monitoring_collect_tasks set status = 'completed', active_task_id = null")
-    await world.pool.execute("update desktop_task_attempts set ended_at = now() - interval '2 minutes'")
+    began, ended = "now() - interval '1 hour'", "now() - interval '2 minutes'"
+    await world.pool.execute(f"update desktop_task_attempts set started_at = {began}, ended_at = {ended}")
     await world.leased(client, status="in_progress")
     behind = [await world.business_task() for _ in range(4)][-1]
     found = await why(world, behind)
@@ -241,6 +258,18 @@ async def test_the_estimate_is_its_place_at_the_recent_rate(world: World) -> Non
     assert found.waiting is not None
     assert (found.reason, found.waiting.position) == (Refusal.PLATFORM_CONCURRENCY, 3)
     assert found.waiting.estimate_seconds == pytest.approx(4 / 2.0 * 60)
+    assert "after 3 others" in found.sentence
+
+
+async def test_a_rate_of_work_that_has_just_begun_is_not_spread_over_five_minutes(world: World) -> None:
+    client = await world.client()
+    for _ in range(10):
+        await world.leased(client, status="in_progress")
+    await world.pool.execute(
+        "update desktop_task_attempts set started_at = now() - interval '1 minute', ended_at = now()"
+    )
+    found = await why(world, await world.business_task())
+    assert found.per_minute == pytest.approx(10.0, rel=0.2)
 
 
 # --- everything else ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from store.database import Pool, transaction
 from store.dispatch import lock_rounds, read_round
 from store.pauses import Paused, drain_rest, pause, resume
 from tests.support.clicks import Hands, accepted, rounds, whole
-from tests.support.world import Desktop, World
+from tests.support.world import Desktop, World, ago
 
 
 @pytest.fixture
@@ -103,6 +103,18 @@ async def test_a_large_drain_goes_on_in_further_transactions(
     assert await drain_rest(world.pool, target) == 3
     assert await world.pool.fetchval("select count(*) from desktop_tasks where status = 'queued'") == 0
     assert await whole(world)
+
+
+async def test_a_drain_ends_and_takes_back_the_rest_beside_what_is_no_longer_its_own(
+    world: World, client: Desktop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.pauses.DRAIN_CHUNK", 1)
+    received, waiting = [await world.leased(client, platform=name) for name in ("qwen", "doubao")]
+    await world.set("desktop_tasks", received.task_id, result_received_at=ago(seconds=1))
+    async with asyncio.timeout(20):
+        assert await drain_rest(world.pool, target_of(PauseKind.CLIENT, world, client)) == 1
+    assert await status_of(world, received.task_id) == "queued"
+    assert await status_of(world, waiting.task_id) == "aborted"
 
 
 async def test_draining_withdraws_offers_of_the_legacy_path(world: World, client: Desktop) -> None:

@@ -96,6 +96,20 @@ async def test_after_thirty_seconds_the_rows_say_what_it_waits_for(world: World,
     assert (await requests.set_hint(world.pool, ref)).hint == expected
 
 
+@pytest.mark.parametrize("kind", ["lane", "tenant", "platforms"])
+async def test_what_nothing_of_may_go_waits_for_the_end_of_the_pause(world: World, kind: str) -> None:
+    await world.client()
+    if kind == "lane":
+        await world.setting("paused_lanes", ["high"])
+    elif kind == "tenant":
+        await world.set("tenants", world.tenant_id, paused=True)
+    else:
+        await world.pool.execute("insert into platform_settings (platform_id, paused) values ('qwen', true)")
+    request = (await accepted(world, platforms=["qwen"])).request_id
+    ref = RequestRef(request_id=request, tenant_id=world.tenant_id, reason="waiting_for_dispatch")
+    assert (await requests.set_hint(world.pool, ref)).hint == "waiting_for_resume"
+
+
 async def test_a_blocked_platform_is_the_better_reason_and_comes_back_after_a_passing_one(world: World) -> None:
     await world.client()
     await held_elsewhere(world)

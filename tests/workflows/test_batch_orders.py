@@ -111,6 +111,14 @@ async def test_a_finished_batch_is_not_there_for_orders(stage: Stage) -> None:
     assert failed.value.status is RPCStatusCode.NOT_FOUND
 
 
+async def test_an_order_that_came_too_late_to_do_anything_is_refused_and_not_answered(stage: Stage) -> None:
+    batch_id, _, handle = await open_batch(stage)
+    # As between the commit of its end and the workflow's own.
+    await stage.world.set("scheduled_batches", batch_id, status="completed")
+    assert await refused(handle.execute_update(ScheduledBatch.pause)) == "batch_over"
+    await handle.terminate()
+
+
 async def test_a_batch_paused_before_its_first_step_has_its_tasks_held(stage: Stage) -> None:
     later = Stage(stage.client, stage.queue + "-later", stage.pool, stage.world)
     handle = await later.start_batch(await stage.plan_batch())

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import ScheduleOverlapPolicy, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.worker import Worker
 
 from activities.batches import BatchActivities, PlanActivities
@@ -15,6 +15,9 @@ from activities.requests import RequestActivities
 from domain.ids import new_uuid
 from domain.lanes import Lane
 from domain.messages import (
+    RECONCILE_SCHEDULE_ID,
+    SCAN_SCHEDULE_ID,
+    TUNE_SCHEDULE_ID,
     DatabaseFixes,
     ReconcileResult,
     ResidentStart,
@@ -27,6 +30,7 @@ from store.accept import accept_collect_now
 from tests.support.world import ago
 from tests.workflows.desk import Desk
 from tests.workflows.stage import WORKFLOWS, Stage, activities_of, details, history_length, shows, until
+from worker import keep_schedules
 from workflows.reconcile import Reconcile
 from workflows.resident import Resident
 
@@ -204,8 +208,12 @@ async def test_an_open_batch_whose_workflow_is_gone_goes_on(stage: Stage, mender
     await reconciles_nothing(mender)
 
 
-async def test_a_planned_batch_is_the_next_scans_until_it_had_its_chance(stage: Stage, mender: Mender) -> None:
-    batch = await open_batch(stage, status="planned")
+@pytest.mark.parametrize("status", ["planned", "paused"])
+async def test_a_planned_batch_is_the_next_scans_until_it_had_its_chance(
+    stage: Stage, mender: Mender, status: str
+) -> None:
+    """Also one that was planned paused, the backfill of a paused batch."""
+    batch = await open_batch(stage, status=status, started_at=None)
     await reconciles_nothing(mender)
     await stage.world.set("scheduled_batches", batch["id"], created_at=ago(minutes=3))
     await mender.mends(batch_workflows=1)
@@ -265,6 +273,16 @@ async def test_everything_is_taken_up_after_the_loss_of_temporals_database(stage
     ):
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
         await handle.terminate()
+
+
+async def test_a_worker_that_outlives_temporals_database_brings_the_schedules_back(stage: Stage) -> None:
+    names = (SCAN_SCHEDULE_ID, TUNE_SCHEDULE_ID, RECONCILE_SCHEDULE_ID)
+    for _ in range(2):
+        await keep_schedules(stage.client)
+        handles = [stage.client.get_schedule_handle(name) for name in names]
+        for handle in handles:
+            assert (await handle.describe()).schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
+            await handle.delete()
 
 
 async def test_a_run_costs_at_most_20_events_and_shows_what_it_did(stage: Stage, mender: Mender) -> None:
