@@ -277,7 +277,8 @@ async def _ensure_schedule(client: Client, schedule_id: str, workflow: str, *, e
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(workflow, id=schedule_id, task_queue=PROCESS_QUEUE),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
-        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=1)),
+        # A minute for what comes every minute (§1.6); what comes once a week must outlast an outage of a day.
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=max(timedelta(minutes=1), every / 7)),
     )
     try:
         await client.create_schedule(schedule_id, schedule, trigger_immediately=True)

@@ -58,6 +58,8 @@ def _facts(found: "TaskExplanation") -> Table:
         table.add_row("estimate", "nobody can know" if estimate is None else f"in {_span(estimate)}")
     if found.held is not None:
         table.add_row("desktop", _desktop(found.held))
+        if found.held.execution_id is not None:
+            table.add_row("execution task", str(found.held.execution_id))
     if found.last_error:
         table.add_row("last error", escape(found.last_error))
     return table

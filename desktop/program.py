@@ -14,7 +14,7 @@ from desktop.config import DesktopConfig
 from desktop.connection import ConnectionRefused
 from desktop.driver import Driver
 from desktop.fleet import run_fleet
-from domain.errors import Unauthorized
+from domain.errors import GivewayError, Unauthorized
 
 REGISTERED: Final = "registered.json"
 
@@ -27,6 +27,19 @@ class Registered(msgspec.Struct, frozen=True):
     token: str
     ws_url: str
     name: str
+
+
+class NotRegistered(GivewayError):
+    """The server refused to register a desktop: the token, its role or the workspace."""
+
+    code = "not_registered"
+
+
+class _Problem(msgspec.Struct):
+    """What is read of an RFC 9457 problem."""
+
+    code: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +91,20 @@ async def _register_one(fleet: Fleet, http: httpx.AsyncClient, name: str) -> Reg
         headers={"Authorization": f"Bearer {fleet.user_token}"},
     )
     if response.is_error:
-        raise Unauthorized(f"the server did not register {name}: {response.status_code} {response.text[:300]}")
+        raise NotRegistered(f"the server did not register {name}: {_said(response)}")
     answer = response.json()
     client = Registered(fleet.api_url, answer["client_id"], answer["token"], answer["ws_url"], name)
     _write(fleet.state_dir, [*_read(fleet.state_dir), client])
     return client
+
+
+def _said(response: httpx.Response) -> str:
+    """The problem's own words; of an answer that is none, its status."""
+    try:
+        problem = msgspec.json.decode(response.content, type=_Problem)
+    except msgspec.MsgspecError:
+        return f"it answered {response.status_code}"
+    return f"{problem.detail} ({response.status_code} {problem.code})"
 
 
 def _read(state_dir: Path) -> list[Registered]:

@@ -31,7 +31,7 @@ class Effects:
 
     def let_wait(self, task: Task) -> None:
         """It may be dispatched."""
-        task.seen = None
+        task.seen, task.waits_since = None, self._context.clock.now
         task.tenant.waiting.add(task)
         self._context.wake(task.tenant)
 

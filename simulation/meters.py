@@ -12,7 +12,8 @@ class Meters:
     """Samples and counts, filled as things happen."""
 
     def __init__(self) -> None:
-        # From being enqueued (high: from the click) to the frame of the first dispatch, by the lane at that moment.
+        # From being enqueued (high: from the click) to the frame of the first dispatch, by the lane at that moment. A
+        # retry is no first dispatch: from the failure before it.
         self.first_dispatch: dict[Lane, array[float]] = {lane: array("d") for lane in MONITOR_LANES}
         # Waits of scheduled work, of what was never dispatched too.
         self.normal_waits = array("d")
@@ -37,6 +38,8 @@ class Meters:
         """A task is at its desktop; how long it had waited counts the first time. High work waits since its click."""
         task = attempt.task
         self.minutes[int(at // 60)] += 1
+        if attempt.lane is Lane.RETRY:
+            self.first_dispatch[Lane.RETRY].append(at - task.waits_since)
         if task.dispatched:
             return
         task.dispatched = True

@@ -111,6 +111,8 @@ class Task:
     preemptions: int = 0
     attempt: "Attempt | None" = None
     dispatched: bool = False
+    # Since when it waits this time.
+    waits_since: float = 0.0
     # As the planner sees it; None after a change.
     seen: Candidate | None = None
 

@@ -16,7 +16,7 @@ from domain.lanes import Lane, route_lane
 from domain.messages import SignalName, collect_now_workflow_id
 from domain.protocol import LEASE_SECONDS, SILENCE_SECONDS, HeldAttempt, Hello
 from store.database import Connection, Pool, transaction
-from store.interrupts import resume_batches
+from store.interrupts import lock_concerned_requests, resume_batches
 from store.listen import DISPATCH, wake
 from store.outbox import OutboxRow, dispatch_event, signal, write_outbox
 from store.releases import Release, lock_executions, release
@@ -105,6 +105,12 @@ async def _resolve_by_hello(connection: Connection, client: ClientIdentity, held
 
 async def _end_unknown(connection: Connection, *, lost: Sequence[UUID], revoked: Sequence[UUID]) -> None:
     """Lost ones count an attempt; revoked ones gave way, which counts none, and what was never leased has none."""
+    if lost and revoked:
+        # Two effects in one transaction: what both change is locked at once, or the order by id would not hold.
+        both = [*lost, *revoked]
+        owners = await connection.fetchval(SQL["requests_of_executions"], both)
+        await lock_concerned_requests(connection, owners, both)
+        await connection.execute(SQL["lock_batches_of_executions"], both)
     await release(connection, revoked, Release.PREEMPTED, error="gave way, or did not in time")
     await fail_tasks(connection, lost, "the desktop no longer runs it", outcome="lease_expired")
 

@@ -156,3 +156,18 @@ for no key update of d skip locked
 -- name: touch_tasks
 -- The next hint is due as long after this one.
 update desktop_tasks set updated_at = now() where id = any($1::uuid[])
+
+-- name: requests_of_executions
+-- Whom the business tasks of these execution rows belong to.
+select coalesce(array_agg(distinct t.collect_request_id), '{}')
+from desktop_tasks d join monitoring_collect_tasks t on t.id = d.monitor_task_id
+where d.id = any($1::uuid[]) and t.collect_request_id is not null
+
+-- name: lock_batches_of_executions
+-- After the requests, by id.
+select b.id from scheduled_batches b
+where b.id = any(array(
+    select t.batch_id from desktop_tasks d join monitoring_collect_tasks t on t.id = d.monitor_task_id
+    where d.id = any($1::uuid[]) and t.batch_id is not null))
+order by b.id
+for no key update

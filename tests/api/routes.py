@@ -8,6 +8,8 @@ from fastapi import FastAPI
 from tests.support.world import World
 
 LEASE = {"lease_token": "x" * 40}
+# What a list that is always of something is asked for.
+NEEDED = {"list_tasks": "?batch_id={batch_id}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,8 @@ class Operation:
     id: str
 
     def filled(self, values: dict[str, Any]) -> str:
-        """The path with each parameter's value."""
-        return self.path.format(**values)
+        """The path with each parameter's value, and the query that it cannot do without."""
+        return (self.path + NEEDED.get(self.id, "")).format(**values)
 
 
 def operations(app: FastAPI) -> list[Operation]:

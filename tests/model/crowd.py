@@ -32,7 +32,7 @@ async def crowd(pool: Pool, seed: int, walkers: int, steps: int) -> Outcome:
     try:
         await begin(first)
         first.alone = False
-        others = [_beside(first, f"{seed}/{number}") for number in range(walkers)]
+        others = [_beside(first, f"{seed}/{number}", everywhere=number == 0) for number in range(walkers)]
         for done in range(0, steps, STEPS_A_BOUT):
             bout = min(STEPS_A_BOUT, steps - done)
             outcome.taken += await _all_walk(others, bout)
@@ -44,9 +44,13 @@ async def crowd(pool: Pool, seed: int, walkers: int, steps: int) -> Outcome:
     return outcome
 
 
-def _beside(first: Model, seed: str) -> Model:
-    """The same world with dice, a history and a script of its own."""
-    return replace(first, dice=random.Random(seed), history=[], script=type(first.script)())
+def _beside(first: Model, seed: str, *, everywhere: bool) -> Model:
+    """The same world with dice, a history and a script of its own; the first alone goes to every desktop.
+
+    The others crowd round the largest one and its neighbour, so that they meet.
+    """
+    near = first.desks if everywhere else first.desks[1:3]
+    return replace(first, dice=random.Random(seed), history=[], script=type(first.script)(), desks=near)
 
 
 async def _all_walk(walkers: list[Model], steps: int) -> Counter[str]:

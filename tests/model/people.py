@@ -22,7 +22,7 @@ async def press(model: Model) -> bool | None:
     chosen = model.dice.sample(model.questions[world.tenant_id], model.dice.choice([1, 1, 1, 3]))
     desk = model.desk(connected=False)
     own = [each for each in model.desks if each.world is world]
-    busy = model.one([each for each in own if each.running]) or model.one(own)
+    busy = model.one([each for each in own if each.running]) or model.one(own) or desk
     assert desk is not None
     assert busy is not None
     done = await click(

@@ -9,11 +9,11 @@ from domain.errors import GivewayError
 from domain.messages import BatchRef, RequestRef
 from store import batches, requests
 from store.database import Pool
-from tests.model import desks, people, scenes, server
+from tests.model import desks, giving_way, people, scenes, server
 from tests.model.invariants import check
 from tests.model.state import LIVE, OPEN, OPEN_BATCH, Desk, Model, Move, prepare
 
-MOVES = {**desks.MOVES, **people.MOVES, **server.MOVES}
+MOVES = {**desks.MOVES, **giving_way.MOVES, **people.MOVES, **server.MOVES}
 # Desktops beat every two seconds; a step takes some milliseconds.
 STEPS_A_BEAT = 50
 SHOWN = 40
@@ -181,7 +181,11 @@ async def end_what_is_over(model: Model) -> None:
     """What the workflows would do in the end."""
     for row in await model.pool.fetch(f"select id, tenant_id from scheduled_batches where {OPEN_BATCH} order by id"):
         await batches.finish_batch(model.pool, BatchRef(batch_id=row["id"], tenant_id=row["tenant_id"]))
-    over = f"select id, tenant_id from monitoring_collect_requests where not {OPEN} order by id"
+    over = (
+        f"select id, tenant_id from monitoring_collect_requests r where not {OPEN}"
+        f" and (exists (select from desktop_tasks where interrupt_request_id = r.id and {LIVE})"
+        " or exists (select from monitoring_collect_tasks where legacy_interrupt_request_id = r.id)) order by id"
+    )
     for row in await model.pool.fetch(over):
         ref = RequestRef(request_id=row["id"], tenant_id=row["tenant_id"])
         await requests.withdraw_interrupts(model.pool, ref)

@@ -42,8 +42,7 @@ def test_nothing_is_lost_or_doubled_and_no_budget_is_passed(coordinators: int) -
 def test_the_settings_bind_the_day() -> None:
     scarce, roomy = figures(played()), figures(played(**ROOMY))
     assert roomy["starvation_s"]["p99"] < scarce["starvation_s"]["p99"]
-    assert roomy["budgets"]["refusals"]["cluster_minute"] == 0
-    assert scarce["tasks"]["expired"] > roomy["tasks"]["expired"]
+    assert roomy["budgets"]["refusals"]["cluster_minute"] == 0 < scarce["budgets"]["refusals"]["cluster_minute"]
 
 
 def test_every_interrupt_comes_to_an_end() -> None:

@@ -95,12 +95,12 @@ async def test_a_click_after_a_cancel_takes_what_still_runs_of_it(world: World) 
     """Whoever changes his mind gets a request of his own, not the one that is being wound down."""
     one, two, *_ = await ids(world)
     desktop = Hands(world, await world.client())
-    first = (await accepted(world, question_ids=[one, two])).request_id
+    first = (await accepted(world, question_ids=[one, two], target_client_id=desktop.desktop.id)).request_id
     await rounds(world.pool)
     frame, *_ = await desktop.take()
     await desktop.start(frame)
     await requests.cancel_request(world.pool, RequestRef(request_id=first, tenant_id=world.tenant_id))
-    again = await accepted(world, question_ids=[one, two])
+    again = await accepted(world, question_ids=[one, two], target_client_id=desktop.desktop.id)
     assert again.request_id != first
     assert await state(world, first) == {"status": "superseded", "requested": 1, "moved": 1, "by": again.request_id}
     assert await state(world, again.request_id) == {"status": "running", "requested": 2, "moved": 0, "by": None}

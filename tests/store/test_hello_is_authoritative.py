@@ -92,3 +92,17 @@ async def test_nobody_elses_work_is_touched(world: World, client: Desktop) -> No
     running = await world.leased(other, status="in_progress")
     await hello(world, client)
     assert (await world.execution(running.task_id))["status"] == "in_progress"
+
+
+async def test_one_hello_ends_what_gave_way_and_what_was_lost_together(world: World, client: Desktop) -> None:
+    """Both in one transaction, in the batch and the request of each: counted once, whatever the order of their ids."""
+    request, batch = await world.request(client_id=client.id), await world.batch()
+    victim, lost = await world.leased(client, status="in_progress"), await world.leased(client, status="in_progress")
+    for one in (victim, lost):
+        await world.set("monitoring_collect_tasks", one.business_id, batch_id=batch)
+    await world.interrupt(victim.task_id, request, 1)
+    await hello(world, client)
+    gave_way, failed = await world.business(victim.business_id), await world.business(lost.business_id)
+    assert (gave_way["dispatch_attempts"], gave_way["preemptions"]) == (0, 1)
+    assert (failed["dispatch_attempts"], failed["preemptions"]) == (1, 0)
+    assert (await world.row("monitoring_collect_requests", request))["interrupt_settled_count"] == 1
