@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
@@ -54,10 +55,9 @@ class Folder(Generic[K, V]):
 
     async def _wait(self, seconds: float) -> None:
         if seconds:
-            try:
-                await asyncio.wait_for(self._hurry.wait(), seconds)
-            except TimeoutError:
-                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._hurry.wait()
 
     async def finish(self, seconds: float) -> None:
         """Hand over what is left, for at most `seconds`; then give up."""

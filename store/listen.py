@@ -97,9 +97,13 @@ async def wake(connection: Connection, *channels: str) -> None:
 
 
 async def wait_for_wake(event: asyncio.Event, timeout: float) -> bool:
-    """Wait for a wake-up at most `timeout` seconds; True if it came. Clears the event."""
+    """Wait for a wake-up at most `timeout` seconds; True if it came. Clears the event.
+
+    Not by `asyncio.wait_for`: in Python 3.11 it loses a cancel that comes in the moment of the wake-up.
+    """
     try:
-        await asyncio.wait_for(event.wait(), timeout)
+        async with asyncio.timeout(timeout):
+            await event.wait()
     except TimeoutError:
         return False
     finally:
