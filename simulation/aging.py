@@ -36,7 +36,7 @@ class Aging:
 
     def _promote(self, tenant: Tenant, budget: int) -> int:
         waiting = tenant.waiting
-        if not any(waiting.by_lane[lane] for lane in AGES):
+        if not (waiting.by_lane[Lane.NORMAL] or waiting.by_lane[Lane.RETRY]):
             return 0
         before = self._context.clock.now - self._context.settings.aging_wait_seconds
         queues = [queue for lane in AGES for queue in waiting.ready(lane, before)]

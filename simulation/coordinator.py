@@ -194,7 +194,8 @@ class Coordinator:
         candidates = self._reader.candidates(tenants, lanes)
         if not candidates:
             return NOTHING
-        state = self._reader.state(tenants, self._permits.held(self._shard) if self._permits else None)
+        quota = self._permits.held(self._shard) if self._permits else None
+        state = self._reader.state(tenants, quota, limit)
         began = perf_counter()
         plan = plan_round(state, candidates, limit=limit)
         meters.rule_seconds += perf_counter() - began

@@ -37,10 +37,12 @@ class Reader:
         self._aged_at = now
         self._aged.clear()
 
-    def state(self, tenants: Sequence[Tenant], quota: Quota | None) -> RoundState:
-        """One reading of these tenants. `quota`: the coordinator's permits, when it is one of several."""
+    def state(self, tenants: Sequence[Tenant], quota: Quota | None, limit: int | None = None) -> RoundState:
+        """One reading of these tenants, for at most `limit` picks. `quota`: permits of one of several coordinators."""
         now, settings = self._context.clock.now, self._context.settings
-        clients = {client.id: tenant.states[client.id] for tenant in tenants for client in self.shortlist(tenant)}
+        clients = {
+            client.id: tenant.states[client.id] for tenant in tenants for client in self.shortlist(tenant, limit)
+        }
         return RoundState(
             clients=clients,
             limits=dict.fromkeys(clients, self._limits),
@@ -60,16 +62,17 @@ class Reader:
             quota=quota,
         )
 
-    def shortlist(self, tenant: Tenant) -> list[Client]:
+    def shortlist(self, tenant: Tenant, limit: int | None = None) -> list[Client]:
         """The clients that a plan for the tenant can need: the best of each platform with room, and those bound to.
 
-        A plan makes at most as many scheduled picks for a tenant as its platforms have room. Each pick moves one client
-        down the ranking, so the client of the last one is among the first so many that may take the platform.
+        A plan makes at most as many scheduled picks for a tenant as its platforms have room (or `limit`). Each pick
+        moves one client down the ranking, so that of the last one is among the first so many that take its platform.
         """
         bound = (self._context.clients[client_id] for client_id in tenant.waiting.bound)
         chosen = [client for client in bound if client.rank is not None]
         room = self._room(tenant)
-        missing = dict.fromkeys(room, sum(room.values()))
+        places = sum(room.values())
+        missing = dict.fromkeys(room, places if limit is None else min(places, limit))
         for _, client in tenant.ranked:
             if not missing:
                 break

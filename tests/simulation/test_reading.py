@@ -49,7 +49,10 @@ def test_shortlist_and_open_platforms_give_the_picks_of_all_clients_and_all_head
     limits = dict.fromkeys(tenant.states, day.context.limits())
     whole = replace(read, clients=dict(tenant.states), limits=limits)
     assert len(read.clients) <= len(whole.clients)
-    short = plan_round(read, day.reader.candidates([tenant], MONITOR_LANES)).picks
-    assert [(pick.task.task_id, pick.client_id) for pick in short] == [
-        (pick.task.task_id, pick.client_id) for pick in plan_round(whole, everything(day, tenant)).picks
-    ]
+    for limit in (None, 1):
+        read = day.reader.state([tenant], None, limit)
+        short = plan_round(read, day.reader.candidates([tenant], MONITOR_LANES), limit=limit).picks
+        long = plan_round(whole, everything(day, tenant), limit=limit).picks
+        assert [(pick.task.task_id, pick.client_id) for pick in short] == [
+            (pick.task.task_id, pick.client_id) for pick in long
+        ]
