@@ -31,7 +31,7 @@ def simulate(
     round_ms: Annotated[float, typer.Option(help="A coordinator's round takes so long in all events,")] = 10.0,
     desktop_us: Annotated[float, typer.Option(help="and for each desktop of its tenants,")] = 10.0,
     pick_us: Annotated[float, typer.Option(help="and for each task that it dispatches.")] = 125.0,
-    accept_ms: Annotated[float, typer.Option(help="From a click to its accept, as `bench collect-now` shows.")] = 45.0,
+    accept_ms: Annotated[float, typer.Option(help="From a click to its accept, as `bench collect-now` shows.")] = 65.0,
     push_ms: Annotated[float, typer.Option(help="From a commit to its frames at the desktops.")] = 15.0,
     json: Json = False,
 ) -> None:

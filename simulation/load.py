@@ -64,7 +64,7 @@ class Machine:
     desktop_us: float = 10.0
     pick_us: float = 125.0
     # From a click to the commit of its accept, in ms (`giveway bench collect-now`).
-    accept_ms: float = 45.0
+    accept_ms: float = 65.0
     # From the commit of a round to its frames at the desktops, and of an accept to its orders there, in ms.
     push_ms: float = 15.0
 

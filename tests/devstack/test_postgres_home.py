@@ -28,7 +28,10 @@ def test_the_lock_whose_pid_now_belongs_to_another_program_is_removed(tmp_path: 
 
 def test_a_server_that_still_runs_on_the_folder_is_ended_first(tmp_path: Path) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)], start_new_session=True
+        [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)],
+        start_new_session=True,
+        # A test run in the background of a shell inherits a SIGINT that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     (tmp_path / "postmaster.pid").write_text(f"{server.pid}\n")
     clear_stale_lock(tmp_path)
