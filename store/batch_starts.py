@@ -100,10 +100,11 @@ async def find_planned(pool: Pool, after: int = 0, *, limit: int = PLANNED_PAGE)
     A page by id, after the given one; empty when there are no more.
     """
     rows = await pool.fetch(SQL["find_planned"], after, limit)
-    return [(_start_of(row), row["skipped_slots"]) for row in rows]
+    return [(start_of(row), row["skipped_slots"]) for row in rows]
 
 
-def _start_of(row: asyncpg.Record) -> BatchStart:
+def start_of(row: asyncpg.Record) -> BatchStart:
+    """The workflow's argument, from a row of the batch with `hard_timeout_ms`."""
     return BatchStart(
         batch_id=row["id"],
         tenant_id=row["tenant_id"],

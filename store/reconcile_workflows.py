@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-import asyncpg
-
 from domain.messages import BatchRef, BatchStart, CollectNowStart, RequestRef
 from store import batches, requests
+from store.batch_starts import start_of
 from store.database import Pool
 from store.reconcile_audit import Fix, record_fixes
 from store.statements import statements
@@ -54,21 +53,8 @@ async def open_batches(pool: Pool) -> AsyncIterator[OpenBatch]:
     after = 0
     while rows := await pool.fetch(SQL["find_open_batches"], after, PAGE):
         for row in rows:
-            yield OpenBatch(_start_of(row), row["workflow_id"], row["cancelled"])
+            yield OpenBatch(start_of(row), row["workflow_id"], row["cancelled"])
         after = rows[-1]["id"]
-
-
-def _start_of(row: asyncpg.Record) -> BatchStart:
-    return BatchStart(
-        batch_id=row["id"],
-        tenant_id=row["tenant_id"],
-        brand_id=row["brand_id"],
-        plan_id=row["plan_id"],
-        business_date=row["business_date"],
-        slot=row["slot"],
-        cut_off_at=row["cut_off_at"],
-        hard_timeout_ms=row["hard_timeout_ms"],
-    )
 
 
 async def is_request_open(pool: Pool, request_id: UUID) -> bool:
