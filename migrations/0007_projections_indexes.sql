@@ -1,0 +1,2 @@
+-- squawk-ignore-file ban-concurrent-index-creation-in-transaction
+-- (migrations/sqlfile.py runs each statement by itself, outside a transaction)
