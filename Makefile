@@ -7,10 +7,10 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv broker demo up down doctor test soak check format
+.PHONY: help setup venv broker demo up down doctor test test-faults soak check format
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: venv broker ## .venv from requirements.lock, RabbitMQ from the distribution unless AMQP_URL is set
 
@@ -32,8 +32,11 @@ down: ## stop them
 doctor: venv ## what is missing on this machine, and what to do
 	@$(BIN)/giveway doctor
 
-test: setup ## every test on the real stack (ARGS="-k lease" passes arguments to pytest)
-	@$(PY) -m pytest $(ARGS)
+test: setup ## every test on the real stack, several at once (ARGS="-k lease" passes arguments to pytest, WORKERS=0: one at a time)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(or $(WORKERS),auto) --dist loadgroup --max-worker-restart 0 $(ARGS)
+
+test-faults: setup ## outages that last: memory alarm, blackholes, full disk; half an hour at most (FAULT_SEED repeats the chances)
+	@$(PY) -m pytest -m long_fault tests/faults $(ARGS)
 
 soak: setup ## random days on the database for SOAK_HOURS (1), the first by SEED, WALKERS (1) at once; stops at a broken invariant
 	@$(PY) -m tests.model.soak --hours $(or $(SOAK_HOURS),1) $(if $(SEED),--seed $(SEED)) --walkers $(or $(WALKERS),1)

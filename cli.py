@@ -13,12 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from typer.exceptions import TyperException
 
+from commands.badcases import app as badcases_app
 from commands.batch import app as batch_app
 from commands.bench import bench
 from commands.common import Json, console, print_json, run_service, running_settings, stop_on_signals
+from commands.dlq import app as dlq_app
 from commands.explain import explain
+from commands.parse import parse
 from commands.plan import app as plan_app
 from commands.reconcile import reconcile
+from commands.reparse import reparse
 from commands.rollback_legacy import rollback_legacy
 from commands.settings import app as settings_app
 from commands.simulate import simulate
@@ -199,11 +203,15 @@ def token(
     )
 
 
+app.add_typer(badcases_app, name="badcases")
 app.add_typer(batch_app, name="batch")
 app.add_typer(bench, name="bench")
+app.add_typer(dlq_app, name="dlq")
 app.command("explain")(explain)
+app.command("parse")(parse)
 app.add_typer(plan_app, name="plan")
 app.command("reconcile")(reconcile)
+app.command("reparse")(reparse)
 app.command("rollback-legacy")(rollback_legacy)
 app.add_typer(settings_app, name="settings")
 app.command("simulate")(simulate)

@@ -33,7 +33,7 @@ class Settings(BaseSettings):
     # What desktops are told to connect to; empty = ws://{hub_host}:{hub_port}.
     hub_public_url: str = ""
 
-    raw_store_url: str = "file://" + str(Path(".giveway/raw").resolve())
+    raw_store_url: str = Path(".giveway/raw").resolve().as_uri()
     ingest_shards: int = Field(default=8, ge=1, le=64)
 
     environment: str = "development"

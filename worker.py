@@ -39,8 +39,8 @@ from activities.signal_pump import SignalPump
 from activities.tuning import TuningActivities
 from broker.connection import BrokerConnection
 from broker.consumer import IngestConsumer
+from broker.dead_letters import dead_letter
 from broker.publisher import Publisher
-from broker.results import dead_letter
 from domain.messages import (
     PROCESS_QUEUE,
     RECONCILE_SCHEDULE_ID,

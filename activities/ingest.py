@@ -8,34 +8,38 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
-import msgspec
-
-from activities.interpret import Outcome, interpret, refused
-from activities.outages import through_outages
+from activities.ahead import Ahead
+from activities.interpret import Outcome
+from activities.outages import (
+    FIRST_PAUSE,
+    is_defect,
+    is_outage,
+    is_poison,
+    longer,
+    report_pause,
+    through_outages,
+)
+from activities.preparation import (
+    Letter,
+    Preparation,
+    UnknownAttempt,
+    Unreadable,
+    attempts_apart,
+    decode,
+    reason_of,
+)
 from broker.consumer import Received
-from broker.results import decode_result
-from domain.errors import FencedOut, GivewayError
+from domain.errors import FencedOut
 from domain.settlement import DUPLICATE
-from domain.transport import ResultMessage
 from store.database import Pool, transaction
-from store.facts import AttemptContext, BrandNames, read_brands, read_contexts, write_facts
-from store.raw_answers import RawAnswerRefused, RawAnswers, raw_answer_key
+from store.facts import write_facts
+from store.raw_answers import RawAnswers
 from store.residents import hold
 from store.settlement import Ending, settle
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 5
-RAW_PUTS_AT_ONCE: Final = 16
-# Parsing more than this much text at once would hold up the event loop: it runs in a thread.
-INLINE_CHARS: Final = 32_000
-
-
-class UnknownAttempt(GivewayError):
-    """The result names no attempt of that tenant: forged, or older than what is kept."""
-
-    code = "unknown_attempt"
-    http_status = 422
 
 
 class ResultBatches(Protocol):
@@ -64,20 +68,21 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """One message, decoded."""
+class Part:
+    """Messages that commit together, prepared; or the error that kept them from it. An empty one only takes a turn."""
 
-    received: Received
-    message: ResultMessage
-    attempt_id: UUID
+    letters: Sequence[Letter] = ()
+    outcomes: Sequence[Outcome] = ()
+    error: Exception | None = None
+    unreadable: Sequence[Unreadable] = ()
 
 
 class IngestShard:
-    """Consumes one shard until it is cancelled or fenced out.
+    """Consumes one shard until it is cancelled or fenced out; the next batch is prepared while one commits.
 
     A poison message never stops the shard: its batch is tried again one by one, and the message goes to the
-    dead-letter queue after 5 tries of its own. A part that is away stops it without counting a try: nothing is
-    acknowledged, nothing dead-lettered.
+    dead-letter queue after 5 tries of its own. A part that is away stops it without counting a try, and so does a
+    defect of ours that no message of a batch escapes: nothing is acknowledged, nothing dead-lettered (ADR 0041).
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class IngestShard:
         """`consumers`: shard → its queue. `retry_pause`: seconds before a poison message's second try, then doubled."""
         self._pool = pool
         self._consumers = consumers
-        self._raw_answers = raw_answers
+        self._preparation = Preparation(pool, raw_answers)
         self._dead_letter = dead_letter
         self._retry_pause = retry_pause
 
@@ -100,39 +105,89 @@ class IngestShard:
         """Ingest until cancelled; FencedOut when another holds the resident's lease."""
         seat = Seat(name, epoch, shard)
         consumer = self._consumers(shard)
-        async with aclosing(consumer.batches()) as batches:
-            async for batch in batches:
-                await self._take(seat, consumer, batch)
+        async with (
+            aclosing(consumer.batches()) as batches,
+            aclosing(self._parts(seat, batches)) as parts,
+            Ahead(parts) as prepared,
+        ):
+            async for part in prepared:
+                await self._take(seat, consumer, part, prepared)
 
-    async def _take(self, seat: Seat, consumer: ResultBatches, batch: Sequence[Received]) -> None:
-        letters, unreadable = _decode(batch)
-        await self._take_letters(seat, consumer, letters)
-        for received, reason in unreadable:
-            await self._bury(seat, consumer, received, _attempt_id_of(received), reason)
+    async def _parts(self, seat: Seat, batches: AsyncGenerator[list[Received]]) -> AsyncGenerator[Part]:
+        before: set[UUID] = set()
+        async for batch in batches:
+            letters, unreadable = decode(batch)
+            for part in attempts_apart(letters):
+                attempts = {letter.attempt_id for letter in part}
+                if not before.isdisjoint(attempts):
+                    # When this empty one has had its turn, the part before it is committed, for the next one to see.
+                    yield Part()
+                before = attempts
+                yield await self._prepared(seat, part)
+            if unreadable:
+                yield Part(unreadable=unreadable)
 
-    async def _take_letters(self, seat: Seat, consumer: ResultBatches, letters: Sequence[Letter]) -> None:
+    async def _prepared(self, seat: Seat, letters: Sequence[Letter]) -> Part:
         # A message that several consumers have died on is not tried together with others.
         if any(letter.received.deliveries >= MAX_TRIES for letter in letters):
-            await self._one_by_one(seat, consumer, letters)
-            return
+            return Part(letters, error=RuntimeError("a message was delivered often without being finished"))
         try:
-            await self._commit(seat, letters)
-        except FencedOut:
-            raise
+            return Part(letters, await self._prepare(seat, letters))
         except Exception as error:
-            log.warning("shard %d: a batch of %d is isolated: %r", seat.shard, len(letters), error)
-            await self._one_by_one(seat, consumer, letters)
-        else:
-            await consumer.ack([letter.received for letter in letters])
+            return Part(letters, error=error)
 
-    async def _one_by_one(self, seat: Seat, consumer: ResultBatches, letters: Sequence[Letter]) -> None:
+    async def _prepare(self, seat: Seat, letters: Sequence[Letter]) -> list[Outcome]:
+        return await through_outages(lambda: self._preparation.outcomes(letters), _name(seat))
+
+    async def _take(self, seat: Seat, consumer: ResultBatches, part: Part, following: Ahead[Part]) -> None:
+        await self._bury_unreadable(seat, consumer, part)
+        if not part.letters:
+            return
+        error = part.error or await self._failure(self._commit(seat, part.outcomes))
+        if error is None:
+            await consumer.ack([letter.received for letter in part.letters])
+            return
+        log.warning("shard %d: a batch of %d is isolated: %r", seat.shard, len(part.letters), error)
+        await self._isolate(seat, consumer, part.letters, following)
+
+    async def _isolate(
+        self, seat: Seat, consumer: ResultBatches, letters: Sequence[Letter], following: Ahead[Part]
+    ) -> None:
+        """One by one, until each is committed or dead-lettered.
+
+        A defect that a neighbour escapes is brought about by the message. One that nobody escapes, whoever comes next
+        included, is ours alone: it is waited out, for the operator's hand.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            broken, committed = await self._each_alone(seat, consumer, letters)
+            if not broken:
+                return
+            if committed:
+                break
+            report_pause(broken[0][1], _name(seat), pause)
+            more = await following.within(pause) or Part()
+            await self._bury_unreadable(seat, consumer, more)
+            letters, pause = [*(letter for letter, _ in broken), *more.letters], longer(pause)
+        for letter, error in broken:
+            await self._bury(seat, consumer, letter.received, letter.attempt_id, reason_of(error))
+
+    async def _each_alone(
+        self, seat: Seat, consumer: ResultBatches, letters: Sequence[Letter]
+    ) -> tuple[list[tuple[Letter, Exception]], int]:
+        """Those that a defect stopped, and how many were committed; poison is dead-lettered on the way."""
+        broken, committed = [], 0
         for letter in letters:
             error = await self._try_alone(seat, letter)
             if error is None:
                 await consumer.ack([letter.received])
-                continue
-            attempt_id = None if isinstance(error, UnknownAttempt) else letter.attempt_id
-            await self._bury(seat, consumer, letter.received, attempt_id, _reason(error))
+                committed += 1
+            elif is_poison(error):
+                attempt_id = None if isinstance(error, UnknownAttempt) else letter.attempt_id
+                await self._bury(seat, consumer, letter.received, attempt_id, reason_of(error))
+            else:
+                broken.append((letter, error))
+        return broken, committed
 
     async def _try_alone(self, seat: Seat, letter: Letter) -> Exception | None:
         """None once it is committed, else the error of the last of 5 tries."""
@@ -140,15 +195,27 @@ class IngestShard:
         for number in range(MAX_TRIES):
             if number > 0:
                 await asyncio.sleep(self._retry_pause * 2 ** (number - 1))
-            try:
-                await self._commit(seat, [letter])
-            except FencedOut:
-                raise
-            except Exception as error:
-                failure = error
-            else:
+            failure = await self._failure(self._whole(seat, letter))
+            if failure is None:
                 return None
         return failure
+
+    async def _whole(self, seat: Seat, letter: Letter) -> None:
+        await self._commit(seat, await self._prepare(seat, [letter]))
+
+    async def _failure(self, step: Awaitable[None]) -> Exception | None:
+        """How the step failed, None if it did not. FencedOut passes: there is nothing more to write."""
+        try:
+            await step
+        except FencedOut:
+            raise
+        except Exception as error:
+            return error
+        return None
+
+    async def _bury_unreadable(self, seat: Seat, consumer: ResultBatches, part: Part) -> None:
+        for each in part.unreadable:
+            await self._bury(seat, consumer, each.received, _attempt_id_of(each.received), each.reason)
 
     async def _bury(
         self, seat: Seat, consumer: ResultBatches, received: Received, attempt_id: UUID | None, reason: str
@@ -156,71 +223,29 @@ class IngestShard:
         """Close the attempt, then dead-letter, then acknowledge: after a crash between them it all happens again."""
         log.error("shard %d: message %s is dead-lettered: %s", seat.shard, received.message_id, reason)
         if attempt_id is not None:
-            await self._close_failed(seat, attempt_id, f"dead-lettered: {reason}")
-        await self._through_outages(seat, lambda: self._dead_letter(received, reason, seat.shard))
+            await self._patiently(seat, lambda: self._close_failed(seat, attempt_id, f"dead-lettered: {reason}"))
+        await self._patiently(seat, lambda: self._dead_letter(received, reason, seat.shard))
         await consumer.ack([received])
 
     async def _close_failed(self, seat: Seat, attempt_id: UUID, reason: str) -> None:
-        async def close() -> None:
-            async with transaction(self._pool) as connection:
-                await hold(connection, seat.name, seat.epoch)
-                await settle(connection, [Ending(attempt_id, succeeded=False, error=reason)])
-
-        await self._through_outages(seat, close)
-
-    async def _commit(self, seat: Seat, letters: Sequence[Letter]) -> None:
-        if letters:
-            await self._through_outages(seat, lambda: self._commit_once(seat, letters))
-
-    async def _through_outages(self, seat: Seat, step: Callable[[], Awaitable[None]]) -> None:
-        await through_outages(step, f"ingest shard {seat.shard}")
-
-    async def _commit_once(self, seat: Seat, letters: Sequence[Letter]) -> None:
-        outcomes = await self._prepare(letters)
         async with transaction(self._pool) as connection:
             await hold(connection, seat.name, seat.epoch)
-            for part in rounds(outcomes):
-                rulings = await settle(connection, [outcome.ending for outcome in part])
-                new = [each.fact for each in part if rulings.get(each.fact.attempt_id, DUPLICATE) != DUPLICATE]
+            await settle(connection, [Ending(attempt_id, succeeded=False, error=reason)])
+
+    async def _patiently(self, seat: Seat, step: Callable[[], Awaitable[None]]) -> None:
+        """What is no message's fault at this point is waited for, whatever it is: the shard must not end of it."""
+        await through_outages(step, _name(seat), waits_for=lambda error: is_outage(error) or is_defect(error))
+
+    async def _commit(self, seat: Seat, outcomes: Sequence[Outcome]) -> None:
+        await through_outages(lambda: self._commit_once(seat, outcomes), _name(seat))
+
+    async def _commit_once(self, seat: Seat, outcomes: Sequence[Outcome]) -> None:
+        async with transaction(self._pool) as connection:
+            await hold(connection, seat.name, seat.epoch)
+            for group in rounds(outcomes):
+                rulings = await settle(connection, [outcome.ending for outcome in group])
+                new = [each.fact for each in group if rulings.get(each.fact.attempt_id, DUPLICATE) != DUPLICATE]
                 await write_facts(connection, new)
-
-    async def _prepare(self, letters: Sequence[Letter]) -> list[Outcome]:
-        """Everything that needs no transaction: names, raw bodies, reading and parsing."""
-        contexts = await self._contexts(letters)
-        owners = {(context.tenant_id, context.brand_id) for context in contexts.values()}
-        brands = await read_brands(self._pool, owners)
-        refusals = await self._store_raw(letters, contexts)
-        outcomes = await _interpret_all(letters, contexts, brands)
-        return [_stored(outcome, refusals.get(outcome.fact.attempt_id)) for outcome in outcomes]
-
-    async def _contexts(self, letters: Sequence[Letter]) -> dict[UUID, AttemptContext]:
-        asked = {(letter.attempt_id, letter.message.tenant_id) for letter in letters}
-        contexts = await read_contexts(self._pool, asked)
-        if missing := asked - {(key, context.tenant_id) for key, context in contexts.items()}:
-            raise UnknownAttempt(f"no attempt {', '.join(str(each[0]) for each in missing)} of that tenant")
-        return contexts
-
-    async def _store_raw(
-        self, letters: Sequence[Letter], contexts: dict[UUID, AttemptContext]
-    ) -> dict[UUID, RawAnswerRefused]:
-        """Store the bodies before the transaction; returns those that never can be. RawStoreUnavailable: wait."""
-        room = asyncio.Semaphore(RAW_PUTS_AT_ONCE)
-
-        async def put(letter: Letter) -> None:
-            context = contexts[letter.attempt_id]
-            # What belongs to a success that was taken before is not overwritten.
-            if letter.message.raw is not None and not context.taken:
-                async with room:
-                    await self._raw_answers.put(_raw_key(context), letter.message.raw.encode())
-
-        results = await asyncio.gather(*(put(letter) for letter in letters), return_exceptions=True)
-        refusals = {}
-        for letter, result in zip(letters, results, strict=True):
-            if isinstance(result, RawAnswerRefused):
-                refusals[letter.attempt_id] = result
-            elif result is not None:
-                raise result
-        return refusals
 
 
 def rounds(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
@@ -236,39 +261,8 @@ def rounds(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     return groups
 
 
-async def _interpret_all(
-    letters: Sequence[Letter], contexts: dict[UUID, AttemptContext], brands: dict[int, BrandNames]
-) -> list[Outcome]:
-    def work() -> list[Outcome]:
-        return [_interpret(letter.message, contexts[letter.attempt_id], brands) for letter in letters]
-
-    size = sum(len(letter.message.raw or "") for letter in letters)
-    return await asyncio.to_thread(work) if size > INLINE_CHARS else work()
-
-
-def _interpret(message: ResultMessage, context: AttemptContext, brands: dict[int, BrandNames]) -> Outcome:
-    key = None if message.raw is None else _raw_key(context)
-    return interpret(message, context, brands[context.brand_id], key)
-
-
-def _raw_key(context: AttemptContext) -> str:
-    return raw_answer_key(context.tenant_id, context.brand_id, context.business_date, context.attempt_id)
-
-
-def _stored(outcome: Outcome, refusal: RawAnswerRefused | None) -> Outcome:
-    return outcome if refusal is None else refused(outcome, refusal.message)
-
-
-def _decode(batch: Sequence[Received]) -> tuple[list[Letter], list[tuple[Received, str]]]:
-    """Readable letters, and the others with their reason: a body that cannot be decoded never will be."""
-    letters, unreadable = [], []
-    for received in batch:
-        try:
-            message = decode_result(received.body)
-            letters.append(Letter(received, message, UUID(message.attempt_id)))
-        except (msgspec.DecodeError, ValueError) as error:
-            unreadable.append((received, _reason(error)))
-    return letters, unreadable
+def _name(seat: Seat) -> str:
+    return f"ingest shard {seat.shard}"
 
 
 def _attempt_id_of(received: Received) -> UUID | None:
@@ -277,7 +271,3 @@ def _attempt_id_of(received: Received) -> UUID | None:
         return UUID(received.message_id or "")
     except ValueError:
         return None
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:400]

@@ -11,7 +11,20 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from api import batches, brands, clients, collect_requests, dashboard, health, metrics, ops, plans, questions, tasks
+from api import (
+    badcases,
+    batches,
+    brands,
+    clients,
+    collect_requests,
+    dashboard,
+    health,
+    metrics,
+    ops,
+    plans,
+    questions,
+    tasks,
+)
 from api.access_log import AccessLog
 from api.body_guard import BodyGuard
 from api.desktop import desktop_router
@@ -50,7 +63,7 @@ def create_app(settings: Settings, resources: AppState | None = None) -> FastAPI
 
 def _mount(app: FastAPI) -> None:
     catalog = (brands, questions, plans, batches)
-    for module in (health, metrics, *catalog, collect_requests, dashboard, clients, tasks, ops):
+    for module in (health, metrics, *catalog, collect_requests, dashboard, badcases, clients, tasks, ops):
         app.include_router(module.router)
     app.include_router(
         desktop_router(lambda request: state_of(request).pool, lambda request: state_of(request).publish)

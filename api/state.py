@@ -20,6 +20,7 @@ from domain.transport import ResultMessage
 from settings import Settings
 from store.database import Pool, open_pool
 from store.listen import Listener
+from store.raw_answers import RawAnswers
 
 # A caller is told 503 rather than kept waiting for a database that does not answer.
 STATEMENT_SECONDS = 5.0
@@ -37,6 +38,7 @@ class AppState:
     processes: Processes
     broker: BrokerConnection
     publish: ResultPublisher
+    raw_answers: RawAnswers
 
 
 class ShardedPublisher:
@@ -83,6 +85,7 @@ async def open_state(settings: Settings) -> AsyncIterator[AppState]:
             processes=TemporalProcesses(client),
             broker=broker,
             publish=ShardedPublisher(publisher, settings.ingest_shards),
+            raw_answers=RawAnswers(settings.raw_store_url),
         )
 
 

@@ -34,6 +34,28 @@ async def own_database(on_progress: Callable[[str], None]) -> AsyncIterator[str]
 
 
 @asynccontextmanager
+async def own_database_and_broker(on_progress: Callable[[str], None]) -> AsyncIterator[tuple[str, str]]:
+    """The addresses of an empty database, which is dropped afterwards, and of a broker that may be shared.
+
+    On the servers of `DATABASE_URL` and `AMQP_URL`, else on those of the running stack, else on some started for it.
+    """
+    database, broker = os.environ.get("DATABASE_URL"), os.environ.get("AMQP_URL")
+    running = record.find(STATE_DIR)
+    if running is not None:
+        database, broker = database or running.endpoints.database_url, broker or running.endpoints.amqp_url
+    if database and broker:
+        async with _database(database) as url:
+            yield url, broker
+        return
+    STATE_DIR.mkdir(parents=True, exist_ok=True)
+    async with (
+        Stack(STATE_DIR, services={"postgres", "rabbitmq"}, on_progress=on_progress) as stack,
+        _database(stack.endpoints.database_url) as url,
+    ):
+        yield url, stack.endpoints.amqp_url
+
+
+@asynccontextmanager
 async def _database(server: str) -> AsyncIterator[str]:
     name = f"giveway_bench_{uuid4().hex[:12]}"
     admin = await asyncpg.connect(urlunsplit(urlsplit(server)._replace(path="/postgres")))

@@ -48,6 +48,25 @@ def dispatch(
         print_json(figures)
 
 
+@bench.command("ingest")
+def ingest(
+    json: Json = False,
+    results: Annotated[int, typer.Option(min=100, help="Results in each round of each setup.")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Alternating rounds.")] = 3,
+    citations: Annotated[int, typer.Option(min=0, help="Citations of each answer.")] = 20,
+) -> None:
+    """Results through RabbitMQ into all facts, beside COPY and row-by-row inserts of the same rows."""
+    import uvloop
+
+    from bench.ingest import Options, run_bench
+
+    options = Options(results=results, rounds=rounds, citations=citations)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        figures = runner.run(run_bench(options, console))
+    if json:
+        print_json(figures)
+
+
 @bench.command("preempt")
 def preempt(
     json: Json = False,

@@ -4,25 +4,17 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from devstack import config, postgres, probes, rabbitmq, record, temporal
+from devstack.check import Check
 from devstack.errors import DevstackError
 from devstack.ports import VARIABLES, is_free
 
 _GIB = 1024**3
 _NEEDED_DISK = 2 * _GIB
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding. `fix` is empty when all is well."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
+_PROBE_SECONDS = 30
 
 
 async def run_checks(environ: Mapping[str, str], state_dir: Path) -> list[Check]:
@@ -30,9 +22,12 @@ async def run_checks(environ: Mapping[str, str], state_dir: Path) -> list[Check]
     running = record.find(state_dir)
     static = [_python(), _temporal_file(), _postgres(environ), _temporal(environ), _account(), _disk(state_dir)]
     broker = await _broker(environ)
+    store = await _raw_store(environ, state_dir, running is not None)
     if running is None:
-        return [*static, broker, *await _given(environ), *_ports(environ)]
-    return [*static, broker, *await _services(running.endpoints)]
+        given = [*await _given(environ), *await _vitals(_given_endpoints(environ), environ)]
+        return [*static, broker, *store, *given, *_ports(environ)]
+    vitals = await _vitals(running.endpoints, environ)
+    return [*static, broker, *store, *await _services(running.endpoints), *vitals]
 
 
 def _python() -> Check:
@@ -91,12 +86,50 @@ async def _broker(environ: Mapping[str, str]) -> Check:
     return Check("rabbitmq", True, f"{found} (AMQP_URL does not answer)" if given else found)
 
 
+async def _raw_store(environ: Mapping[str, str], state_dir: Path, running: bool) -> list[Check]:
+    """A probe is put, got and deleted. A folder that nothing has made yet is not made for that."""
+    from domain.errors import GivewayError
+    from store.raw_answers import RawAnswers
+
+    url = environ.get("RAW_STORE_URL") or (_raw_folder(state_dir) if running else "")
+    if not url:
+        return []
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            await RawAnswers(url).probe()
+    except (GivewayError, TimeoutError) as error:
+        fix = "see docs/how-to/keep-raw-answers-in-s3.md; until then results wait in their queues"
+        return [Check("raw answers", False, str(error) or "the object store does not answer", fix)]
+    return [Check("raw answers", True, f"the {urlsplit(url).scheme} store takes, gives back and deletes")]
+
+
+def _raw_folder(state_dir: Path) -> str:
+    """Where a running stack has them when nobody says otherwise."""
+    return (state_dir.resolve() / "raw").as_uri()
+
+
 async def _given(environ: Mapping[str, str]) -> list[Check]:
     checks = []
     for variable, probe in (("DATABASE_URL", probes.postgres), ("TEMPORAL_ADDRESS", probes.temporal)):
         if value := environ.get(variable):
             checks.append(_answer(variable, await probe(value), f"start it, correct {variable}, or unset it"))
     return checks
+
+
+def _given_endpoints(environ: Mapping[str, str]) -> record.Endpoints | None:
+    """An installation on servers that somebody else runs; None where the environment does not name all three."""
+    named = [environ.get(name, "") for name in ("DATABASE_URL", "AMQP_URL", "TEMPORAL_ADDRESS")]
+    if not all(named):
+        return None
+    namespace = environ.get("TEMPORAL_NAMESPACE") or config.load().namespace
+    return record.Endpoints(named[0], named[1], named[2], None, namespace)
+
+
+async def _vitals(endpoints: record.Endpoints | None, environ: Mapping[str, str]) -> list[Check]:
+    """Whether the installation works; its servers answer or were said not to."""
+    from devstack.vitals import check_vitals
+
+    return [] if endpoints is None else await check_vitals(endpoints, environ)
 
 
 async def _services(endpoints: record.Endpoints) -> list[Check]:

@@ -57,14 +57,30 @@ def is_free(port: int) -> bool:
     return True
 
 
+def _claim(port: int) -> socket.socket | None:
+    """Keep a port from the other stacks of this machine until the claim is closed; None: another one has it.
+
+    Between choosing a port and listening there are seconds. The name lies in the kernel's abstract namespace, which
+    is as wide as the ports themselves, and is free again when its process ends, however it ends.
+    """
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0giveway-port-{port}")
+    except OSError:
+        claim.close()
+        return None
+    return claim
+
+
 class PortBook:
-    """The ports of one state folder, kept in its `ports.json`."""
+    """The ports of one state folder, kept in its `ports.json`; nobody else's until it is closed."""
 
     def __init__(self, state_dir: Path, environ: Mapping[str, str], preferred: Mapping[str, int]) -> None:
         self._path = state_dir / "ports.json"
         self._environ = environ
         self._preferred = {**PREFERRED, **preferred}
         self._taken: dict[str, int] = {}
+        self._claims: list[socket.socket] = []
 
     def take(self, name: str) -> int:
         """This server's port. Taken once, it stays the same for this book's life."""
@@ -72,6 +88,19 @@ class PortBook:
             configured = self._configured(name)
             self._taken[name] = configured if configured else self._choose(name)
         return self._taken[name]
+
+    def close(self) -> None:
+        """The servers have ended: other stacks may choose these ports."""
+        for claim in self._claims:
+            claim.close()
+        self._claims.clear()
+        self._taken.clear()
+
+    def _is_ours(self, port: int) -> bool:
+        claim = _claim(port) if is_free(port) else None
+        if claim is not None:
+            self._claims.append(claim)
+        return claim is not None
 
     @property
     def taken(self) -> dict[str, int]:
@@ -84,7 +113,7 @@ class PortBook:
         if not value:
             return None
         port = _parse(variable, value)
-        if not is_free(port):
+        if not self._is_ours(port):
             raise PortTaken(
                 f"port {port} (set by {variable}) is in use by another process",
                 f"stop that process, or set {variable} to a free port, or unset it to have one chosen",
@@ -97,7 +126,7 @@ class PortBook:
         candidates = [port for port in wanted if port] + random.sample(_FREE_RANGE, 200)
         others = {port for other, port in remembered.items() if other != name} | set(self._taken.values())
         for port in candidates:
-            if port not in others and is_free(port):
+            if port not in others and self._is_ours(port):
                 self._remember(remembered | {name: port})
                 return port
         raise PortTaken(f"no free port was found for {name}", f"set {VARIABLES.get(name, 'a port')} to a free one")

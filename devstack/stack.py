@@ -33,7 +33,8 @@ class Stack:
     one. No signal handler is installed, so it can run in any thread; that thread has to live until the
     stack is closed, because its death ends the servers. `services` limits what is started (endpoints of
     the others are empty texts). `reserve` names ports (`APP_PORTS`) to take before anything is started,
-    so that a taken one is said at once.
+    so that a taken one is said at once. Not `durable`: the data need not survive a power failure, and
+    commits cost less.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class Stack:
         on_progress: Progress | None = None,
         on_change: Callable[[], None] | None = None,
         reserve: Collection[str] = (),
+        durable: bool = True,
     ) -> None:
         self.state_dir = state_dir.resolve()
         self._environ = environ
         self._services = frozenset(services)
         self._progress = on_progress or _silent
         self._reserve = reserve
+        self._durable = durable
         self._config = config.load()
         preferred = {"temporal": self._config.port, "temporal_ui": self._config.ui_port}
         self._ports = PortBook(self.state_dir, environ, preferred)
@@ -159,7 +162,7 @@ class Stack:
         if not home.data.exists():
             self._progress("making a PostgreSQL database")
         await asyncio.to_thread(postgres.initialise, home, self.state_dir / "logs" / "initdb.log")
-        await self._start("postgres", postgres.part(home, port))
+        await self._start("postgres", postgres.part(home, port, durable=self._durable))
         await postgres.create_database(postgres.url(home, port, "postgres"))
         return postgres.url(home, port)
 
@@ -215,6 +218,7 @@ class Stack:
         """Stop everything, even when the caller is being cancelled, and give the folder back."""
         record.withdraw(self.state_dir)
         await asyncio.shield(self._supervisor.stop_all())
+        self._ports.close()
         self._endpoints = None
         if self._lock is not None:
             os.close(self._lock)

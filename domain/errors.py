@@ -61,6 +61,12 @@ class OverFuse(InvalidInput):
     code = "over_fuse"
 
 
+class UnknownName(InvalidInput):
+    """A label names neither the brand nor a competitor; `known` in the context lists who there is."""
+
+    code = "unknown_name"
+
+
 class EmptyScope(InvalidInput):
     """A collect-now whose scope names no question on any platform."""
 

@@ -13,6 +13,7 @@ import asyncpg
 
 from domain.errors import Conflict, NotFound
 from store.database import Connection, Pool, transaction
+from store.projections import mark_brand, mark_wording
 from store.statements import statements
 from store.text_changes import ask_anew
 
@@ -106,20 +107,25 @@ async def change_brand(pool: Pool, reach: Reach, brand_id: int, changes: Changes
 async def create_competitor(
     pool: Pool, reach: Reach, brand_id: int, name: str, aliases: list[str], domains: list[str]
 ) -> Record:
-    """Conflict for a name in use."""
-    with _named_conflicts():
-        row = await pool.fetchrow(
-            SQL["create_competitor"], reach.tenant_id, list(reach.workspace_ids), brand_id, name, aliases, domains
-        )
-    return _found(row, f"brand {brand_id}")
+    """Conflict for a name in use. The brand's days show it from now on."""
+    async with transaction(pool) as connection:
+        with _named_conflicts():
+            row = await connection.fetchrow(
+                SQL["create_competitor"], reach.tenant_id, list(reach.workspace_ids), brand_id, name, aliases, domains
+            )
+        found = _found(row, f"brand {brand_id}")
+        await mark_brand(connection, reach.tenant_id, brand_id)
+    return found
 
 
 async def delete_competitor(pool: Pool, reach: Reach, brand_id: int, competitor_id: int) -> None:
-    """Facts that name it stay."""
-    deleted = await pool.fetchrow(
-        SQL["delete_competitor"], reach.tenant_id, list(reach.workspace_ids), brand_id, competitor_id
-    )
-    _found(deleted, f"competitor {competitor_id}")
+    """Facts that name it stay, and so do its rows of the days whose answers name it."""
+    async with transaction(pool) as connection:
+        deleted = await connection.fetchrow(
+            SQL["delete_competitor"], reach.tenant_id, list(reach.workspace_ids), brand_id, competitor_id
+        )
+        _found(deleted, f"competitor {competitor_id}")
+        await mark_brand(connection, reach.tenant_id, brand_id)
 
 
 async def create_topic(pool: Pool, reach: Reach, brand_id: int, name: str) -> Record:
@@ -258,4 +264,7 @@ async def change_question(pool: Pool, reach: Reach, question_id: int, changes: C
             hashes = [text_hash(new["text"])]
             await connection.execute(SQL["set_versions"], reach.tenant_id, [question_id], [new["text"]], hashes)
             await ask_anew(connection, reach.tenant_id, question_id)
+            await mark_wording(connection, reach.tenant_id, old["brand_id"], question_id)
+        if (new["topic_id"], new["keyword_id"]) != (old["topic_id"], old["keyword_id"]):
+            await mark_brand(connection, reach.tenant_id, old["brand_id"])
         return await read_question(connection, reach, question_id)

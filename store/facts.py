@@ -3,14 +3,14 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 import orjson
 
 from domain.parsing.mentions import BrandName, Mention
-from domain.parsing.result import ParsedAnswer
+from domain.parsing.result import EXTRACTOR_VERSION, ParsedAnswer
 from store.database import Connection, Pool
 from store.statements import statements
 
@@ -18,10 +18,15 @@ SQL = statements("facts")
 
 COMPETITOR_PREFIX = "competitor:"
 
+CITATION_COLUMNS: Final = (
+    "run_id", "ordinal", "tenant_id", "page_url", "normalized_url", "domain", "site_name", "title", "citation_hash",
+    "owner",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """What the answer of one attempt belongs to. `taken`: a success of this attempt is settled already."""
+    """What the answer of one attempt belongs to. `outcome`: how the attempt ended, None while it is open."""
 
     attempt_id: UUID
     task_id: int
@@ -31,7 +36,7 @@ class AttemptContext:
     ai_platform_id: str
     run_mode: str
     question: str
-    taken: bool = False
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class RunFact:
     """One attempt's run: succeeded exactly when `parse` is there; else `failure_kind` and `failure_reason` say why."""
 
     attempt_id: UUID
+    tenant_id: int
     run_at: datetime
     parse: ParseFact | None = None
     failure_kind: str | None = None
@@ -67,6 +73,8 @@ class RunFact:
     answer_chars: int | None = None
     raw_answer_key: str | None = None
     badcase: tuple[str, float] | None = None
+    # Which extractor judged the body, also where it found no answer.
+    extractor_version: str | None = EXTRACTOR_VERSION
 
     @property
     def status(self) -> str:
@@ -103,19 +111,25 @@ async def write_facts(connection: Connection, facts: Sequence[RunFact]) -> set[U
     """
     if not facts:
         return set()
-    taken = await _upsert_runs(connection, facts)
-    rewritten = [(run_id, fact) for fact in facts if (run_id := taken.get(fact.attempt_id)) is not None]
-    await connection.execute(SQL["forget_parse"], list(taken.values()))
-    parsed = [(run_id, fact.parse) for run_id, fact in rewritten if fact.parse is not None]
-    if parsed:
-        await _write_parse_results(connection, parsed)
-        await _write_citations(connection, parsed)
-    await _write_badcases(connection, rewritten)
+    rows = await _upsert_runs(connection, facts)
+    taken = {row["attempt_id"]: row["id"] for row in rows}
+    if overwritten := [row["id"] for row in rows if row["overwritten"]]:
+        await connection.execute(SQL["forget_parse"], overwritten)
+    await write_parses(connection, [(taken[fact.attempt_id], fact) for fact in facts if fact.attempt_id in taken])
     return set(taken)
 
 
-async def _upsert_runs(connection: Connection, facts: Sequence[RunFact]) -> dict[UUID, int]:
-    rows = await connection.fetch(
+async def write_parses(connection: Connection, runs: Sequence[tuple[int, RunFact]]) -> None:
+    """Write what was parsed of these runs, whose older citations are gone: results, citations, badcases."""
+    parsed = [(run_id, fact.parse) for run_id, fact in runs if fact.parse is not None]
+    if parsed:
+        await _write_parse_results(connection, parsed)
+        await _write_citations(connection, runs)
+    await _write_badcases(connection, runs)
+
+
+async def _upsert_runs(connection: Connection, facts: Sequence[RunFact]) -> list[asyncpg.Record]:
+    return await connection.fetch(
         SQL["upsert_runs"],
         [fact.attempt_id for fact in facts],
         [fact.status for fact in facts],
@@ -128,8 +142,8 @@ async def _upsert_runs(connection: Connection, facts: Sequence[RunFact]) -> dict
         [fact.answer_chars for fact in facts],
         [fact.raw_answer_key for fact in facts],
         [fact.run_at for fact in facts],
+        [fact.extractor_version for fact in facts],
     )
-    return {row["attempt_id"]: row["id"] for row in rows}
 
 
 async def _write_parse_results(connection: Connection, parsed: Sequence[tuple[int, ParseFact]]) -> None:
@@ -145,14 +159,15 @@ async def _write_parse_results(connection: Connection, parsed: Sequence[tuple[in
         [each.absence for each in answers],
         [each.share_of_voice for each in answers],
         [sum(mention.count for mention in each.mentions if mention.role == "competitor") for each in answers],
-        [orjson.dumps([_mention(mention) for mention in each.mentions]).decode() for each in answers],
+        [orjson.dumps([mention_row(mention) for mention in each.mentions]).decode() for each in answers],
         [len(each.citations) for each in answers],
         [sum(citation.owner == "own" for citation in each.citations) for each in answers],
         [each.confidence for each in answers],
     )
 
 
-def _mention(mention: Mention) -> dict[str, Any]:
+def mention_row(mention: Mention) -> dict[str, Any]:
+    """As `question_monitor_parse_results.mentions` lists it."""
     rival = mention.key.removeprefix(COMPETITOR_PREFIX) if mention.role == "competitor" else None
     return {
         "name": mention.name,
@@ -164,20 +179,27 @@ def _mention(mention: Mention) -> dict[str, Any]:
     }
 
 
-async def _write_citations(connection: Connection, parsed: Iterable[tuple[int, ParseFact]]) -> None:
-    rows = [(run_id, citation) for run_id, fact in parsed for citation in fact.parsed.citations]
-    await connection.execute(
-        SQL["write_citations"],
-        [run_id for run_id, _ in rows],
-        [each.ordinal for _, each in rows],
-        [each.raw_url for _, each in rows],
-        [each.normalized_url for _, each in rows],
-        [each.domain for _, each in rows],
-        [each.site_name for _, each in rows],
-        [each.title for _, each in rows],
-        [each.citation_hash for _, each in rows],
-        [each.owner for _, each in rows],
-    )
+async def _write_citations(connection: Connection, runs: Iterable[tuple[int, RunFact]]) -> None:
+    """By COPY: nine rows of ten are citations, and the runs' older ones are gone, so none can be in conflict."""
+    rows = [
+        (
+            run_id,
+            each.ordinal,
+            fact.tenant_id,
+            each.raw_url,
+            each.normalized_url,
+            each.domain,
+            each.site_name,
+            each.title,
+            each.citation_hash,
+            each.owner,
+        )
+        for run_id, fact in runs
+        if fact.parse is not None
+        for each in fact.parse.parsed.citations
+    ]
+    if rows:
+        await connection.copy_records_to_table("monitoring_citation_facts", records=rows, columns=CITATION_COLUMNS)
 
 
 async def _write_badcases(connection: Connection, rewritten: Iterable[tuple[int, RunFact]]) -> None:

@@ -92,8 +92,7 @@ class Listener:
 
 async def wake(connection: Connection, *channels: str) -> None:
     """Wake the channels' listeners when this transaction commits; a rolled-back one wakes nobody."""
-    for channel in channels:
-        await connection.execute("select pg_notify($1, '')", channel)
+    await connection.execute("select pg_notify(channel, '') from unnest($1::text[]) channel", channels)
 
 
 async def wait_for_wake(event: asyncio.Event, timeout: float) -> bool:

@@ -99,15 +99,27 @@ def _request_signals(old: asyncpg.Record, new: asyncpg.Record) -> list[OutboxRow
 
 async def add_to_batches(connection: Connection, deltas: Mapping[int, BatchDelta]) -> None:
     """Add to the counters of batches; signals `progress` at most N/50 times, never over 20 a run, and at the end."""
-    for batch_id in sorted(deltas):
-        delta = deltas[batch_id]
-        row = await connection.fetchrow(
-            SQL["add_to_batch"], batch_id, delta.completed, delta.failed, delta.skipped, delta.expired
-        )
-        if row is None:
-            continue
-        steps = min(20, max(1, row["expected_count"] // 50))
-        if crosses_step(row["settled_before"], row["settled"], row["expected_count"], steps=steps):
-            dispatched = await connection.fetchval(SQL["count_dispatched"], batch_id)
-            payload = {"settled": row["settled"], "dispatched": dispatched, "expected": row["expected_count"]}
-            await write_outbox(connection, [signal(row["workflow_id"], SignalName.PROGRESS, payload, row["tenant_id"])])
+    if not deltas:
+        return
+    given = deltas.values()
+    rows = await connection.fetch(
+        SQL["add_to_batches"],
+        list(deltas),
+        [each.completed for each in given],
+        [each.failed for each in given],
+        [each.skipped for each in given],
+        [each.expired for each in given],
+    )
+    signals = [await _progress(connection, row) for row in rows if _is_worth_telling(row)]
+    await write_outbox(connection, signals)
+
+
+def _is_worth_telling(row: asyncpg.Record) -> bool:
+    steps = min(20, max(1, row["expected_count"] // 50))
+    return crosses_step(row["settled_before"], row["settled"], row["expected_count"], steps=steps)
+
+
+async def _progress(connection: Connection, row: asyncpg.Record) -> OutboxRow:
+    dispatched = await connection.fetchval(SQL["count_dispatched"], row["id"])
+    payload = {"settled": row["settled"], "dispatched": dispatched, "expected": row["expected_count"]}
+    return signal(row["workflow_id"], SignalName.PROGRESS, payload, row["tenant_id"])

@@ -89,8 +89,8 @@ async def _apply(connection: Connection, changes: Sequence[_Change]) -> None:
     closed += await _cancel_replaced(connection, [row["id"] for row in tasks if row["effect"] == TaskEffect.COMPLETE])
     await _count(connection, tasks, closed)
     await resume_batches(connection, {row["target_client_id"] for row in closed})
-    await mark_projections(connection, [each.case.task_id for each in changes])
-    await wake(connection, DISPATCH)
+    await connection.execute(SQL["mark_projections"], sorted({each.case.task_id for each in changes}))
+    await wake(connection, DISPATCH, PROJECTION)
 
 
 async def _end_attempts(connection: Connection, changes: Sequence[_Change]) -> None:
@@ -149,13 +149,16 @@ async def _count(connection: Connection, tasks: Sequence[asyncpg.Record], closed
     skipped counted with the rest.
     """
     requests = {row["collect_request_id"] for row in tasks if row["collect_request_id"] is not None}
-    executions = [row["id"] for row in closed]
-    await lock_concerned_requests(connection, requests, executions)
-    await settle_interrupts(connection, executions)
-    await refresh_requests(connection, requests)
+    victims = [row["id"] for row in closed if row["interrupt_request_id"] is not None]
+    if requests or victims:
+        await lock_concerned_requests(connection, requests, victims)
+        await settle_interrupts(connection, victims)
+        await refresh_requests(connection, requests)
     completed = _batches(tasks, TaskEffect.COMPLETE)
     failed = _batches(tasks, TaskEffect.FAIL)
-    skipped = Counter(row["batch_id"] for row in await _skip_cancelled(connection, [row["id"] for row in tasks]))
+    # Only what is pending again can be a paused or cancelled batch's.
+    again = [row["id"] for row in tasks if row["effect"] not in (TaskEffect.COMPLETE, TaskEffect.FAIL)]
+    skipped = Counter(row["batch_id"] for row in await _skip_cancelled(connection, again))
     changed = completed.keys() | failed.keys() | skipped.keys()
     await add_to_batches(connection, {id: BatchDelta(completed[id], failed[id], skipped[id]) for id in changed})
 
@@ -178,6 +181,8 @@ async def settle_cancelled(connection: Connection, task_ids: Collection[int]) ->
 
 
 async def _skip_cancelled(connection: Connection, task_ids: Collection[int]) -> list[asyncpg.Record]:
+    if not task_ids:
+        return []
     rows: list[asyncpg.Record] = await connection.fetch(SQL["skip_cancelled"], sorted(task_ids))
     return rows
 

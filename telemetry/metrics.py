@@ -94,6 +94,18 @@ reconcile_fixes: Final = ExactCounter(
 results_received: Final = ExactCounter(
     REGISTRY, "giveway_results_received_count", "Results of desktops that are safe at the broker, each attempt once."
 )
+resident_pauses: Final = ExactCounter(
+    REGISTRY,
+    "giveway_resident_pauses_count",
+    "Waits of a resident loop: for a part that is away (outage), or because our own program failed (defect).",
+    label="reason",
+    known=("outage", "defect"),
+)
+parser_errors: Final = ExactCounter(
+    REGISTRY,
+    "giveway_parser_errors_count",
+    "Answers that our own reading or parsing failed on; each is a failed run until a reparse mends it.",
+)
 http_requests: Final = ExactCounter(
     REGISTRY,
     "giveway_http_requests_count",

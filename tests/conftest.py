@@ -1,28 +1,59 @@
-"""One set of real servers a session, a database of its own for each test (cloned from a migrated template).
+"""One set of real servers a run, a database of its own for each test (cloned from a migrated template).
 
 Servers named by DATABASE_URL, AMQP_URL and TEMPORAL_ADDRESS are used; what is missing runs from devstack.
 """
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import hypothesis
 import pytest
 
 from leave import leave
 from store.database import Pool, open_pool
 from store.migrate import migrate
 from tests.support.databases import DatabaseFarm
+from tests.support.session_stack import FrontDesk, Servers, StackThread, Ticket, ask, given_servers
+
+__all__ = ["Servers"]
 
 # Fixtures of more than one folder.
 pytest_plugins = ["tests.support.broker"]
 
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile("giveway", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("giveway")
+
 EXIT_STATUS = pytest.StashKey[int]()
+FRONT_DESK = pytest.StashKey[FrontDesk]()
+
+# The longest tests, first: begun last they would keep one worker busy when the others are done.
+LONGEST = ("tests/e2e/", "tests/bench/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, since a test waits for servers about as long as it computes."""
+    return min((os.cpu_count() or 1) + 1, 8)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """In xdist's controller, before it starts a worker: tell it where to ask for the run's servers."""
+    if FRONT_DESK not in node.config.stash:
+        node.config.stash[FRONT_DESK] = FrontDesk()
+    node.workerinput["front_desk"] = asdict(node.config.stash[FRONT_DESK].ticket)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Among several workers the longest tests come first; alone, everything in the order of the folders."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -33,21 +64,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Tests that ran workflows leave as the commands do: the interpreter's end must not change the result."""
+    if FRONT_DESK in config.stash:
+        config.stash[FRONT_DESK].close()
     if EXIT_STATUS in config.stash:
         leave(config.stash[EXIT_STATUS])
-
-
-STATE_DIR = Path(__file__).resolve().parent.parent / ".giveway" / "test"
-
-
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """Addresses of the real parts."""
-
-    database_url: str
-    amqp_url: str
-    temporal_address: str
-    temporal_namespace: str = "giveway"
 
 
 def database_named(url: str, name: str) -> str:
@@ -55,55 +75,17 @@ def database_named(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
-class StackThread:
-    """Runs the embedded stack in an event loop of its own, since the fixtures of a session outlive each test's loop."""
-
-    def __init__(self) -> None:
-        self._started = threading.Event()
-        self._stop: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
-        self.servers: Servers | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="stack")
-
-    async def _run(self) -> None:
-        from devstack.stack import Stack
-
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            async with Stack(STATE_DIR) as stack:
-                ends = stack.endpoints
-                self.servers = Servers(ends.database_url, ends.amqp_url, ends.temporal_address, ends.temporal_namespace)
-                self._started.set()
-                await self._stop.wait()
-        except BaseException as error:
-            self._failure = error
-            raise
-        finally:
-            self._started.set()
-
-    def start(self) -> Servers:
-        self._thread.start()
-        self._started.wait()
-        if self.servers is None:
-            raise RuntimeError(f"the embedded stack did not start: {self._failure}")
-        return self.servers
-
-    def stop(self) -> None:
-        if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=60)
-
-
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Servers]:
-    """The session's PostgreSQL, RabbitMQ and Temporal."""
-    given = [os.environ.get(name) for name in ("DATABASE_URL", "AMQP_URL", "TEMPORAL_ADDRESS")]
-    if given[0] and given[1] and given[2]:
-        yield Servers(given[0], given[1], given[2])
+def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
+    """The run's PostgreSQL, RabbitMQ and Temporal."""
+    if given := given_servers():
+        yield given
+        return
+    if told := getattr(pytestconfig, "workerinput", None):
+        yield ask(Ticket(**told["front_desk"]))
         return
     stack = StackThread()
-    yield stack.start()
+    yield stack.servers()
     stack.stop()
 
 

@@ -1,18 +1,24 @@
 """Readers of every answer format giveway meets (3-results §3.3 and §3.6). Pure: bytes in, an `Answer` out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from domain.answers.document import Document, Framing, parse_document
 from domain.answers.draft import Draft, conclude
 from domain.answers.faults import first_fault
 from domain.answers.links import written_sources
-from domain.answers.model import Answer, AnswerKind, Source
-from domain.answers.readers import READERS
+from domain.answers.model import Answer, AnswerKind, Source, finish_of
+from domain.answers.platforms import platform_of
+from domain.answers.readers import REMAINDERS, WIRES, Reader, reader_of
+from domain.answers.unwrapping import unwrapped
 
 __all__ = [
     "Answer",
     "AnswerKind",
     "Source",
+    "finish_of",
+    "platform_of",
     "read_answer",
     "written_sources",
 ]
@@ -36,11 +42,17 @@ def _read(document: Document) -> Answer:
         return Answer("unreadable", AnswerKind.ERROR, error=document.fault)
     if document.framing is Framing.TEXT and not document.text.strip():
         return Answer("empty", AnswerKind.EMPTY, error="the body is empty")
-    for reader in READERS:
-        if reader.matches(document):
-            draft = reader.read(document)
-            return conclude(_with_fault(draft, document), document)
+    for reader, found in _matches(document):
+        return conclude(_with_fault(reader.read(found), found), found)
     return Answer("unknown", AnswerKind.ERROR, error="no known answer format")
+
+
+def _matches(document: Document) -> Iterator[tuple[Reader, Document]]:
+    """Readers for the body, else for one inside it; errors, records and pages only where no wire format is found."""
+    for readers in (WIRES, REMAINDERS):
+        for found in chain([document], unwrapped(document)):
+            if (reader := reader_of(found, readers)) is not None:
+                yield reader, found
 
 
 def _with_fault(draft: Draft, document: Document) -> Draft:

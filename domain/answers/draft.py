@@ -7,29 +7,40 @@ length limit is one.
 
 from dataclasses import dataclass, replace
 
-from domain.answers.document import Document
+from domain.answers.document import Document, Framing
 from domain.answers.faults import Fault
 from domain.answers.fields import clean, words
 from domain.answers.model import Answer, AnswerKind, Source
+from domain.answers.notices import notice_in
 
 _LENGTH = words(
-    "length max_tokens max_output_tokens max_length reason_max_len reason_max_context model_context_window_exceeded"
+    "length max_tokens max_output_tokens max_length max_completion_tokens reason_max_len reason_max_context"
+    " model_context_window_exceeded model_length token_limit"
 )
 _FILTERED = words(
     "content_filter content_filtered refusal safety recitation prohibited_content blocklist spii image_safety"
-    " guardrail_intervened sensitive error_toxic reason_content_filter"
+    " guardrail_intervened sensitive error_toxic reason_content_filter filtered moderated moderation blocked"
+    " model_armor image_prohibited_content image_recitation content_filtering"
 )
 _FAILED = words(
     "failed error cancelled canceled network_error insufficient_system_resource malformed_function_call other"
-    " language error_limit reason_time_limit reason_invalid"
+    " language error_limit reason_time_limit unexpected_tool_call too_many_tool_calls malformed_response"
+    " missing_thought_signature image_other no_image malformed_tool_use malformed_model_output user_cancel timeout"
+    " expired aborted interrupted user_interrupt"
 )
-_PAUSED = words("pause_turn in_progress queued pending running processing streaming requires_action incomplete")
-_TOOLS = words("tool_calls tool_call tool_use function_call reason_tool_calls")
+_PAUSED = words(
+    "pause_turn in_progress queued pending running processing streaming requires_action incomplete"
+    " pause reason_invalid created started wip"
+)
+_TOOLS = words("tool_calls tool_call tool_use function_call reason_tool_calls tooluse tool")
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A reader's findings before the verdict. `ended` overrides the wire's own end marks where it has some."""
+    """A reader's findings before the verdict. `ended` overrides the wire's own end marks where it has some.
+
+    `tool_calls`: it called tools; `waits`: one of them is the caller's to run, so that the answer is still to come.
+    """
 
     wire: str
     text: str = ""
@@ -41,9 +52,11 @@ class Draft:
     request_id: str | None = None
     refusal: str = ""
     tool_calls: bool = False
+    waits: bool = False
     search_only: bool = False
     ended: bool | None = None
     fault: Fault | None = None
+    platform: str | None = None
 
 
 def conclude(draft: Draft, document: Document) -> Answer:
@@ -61,11 +74,12 @@ def conclude(draft: Draft, document: Document) -> Answer:
         finish_reason=draft.finish_reason,
         request_id=draft.request_id,
         error=None if kind.is_answer else reason,
+        platform=draft.platform,
     )
 
 
 def _verdict(draft: Draft, document: Document) -> tuple[AnswerKind, str]:
-    finish = (draft.finish_reason or "").casefold()
+    finish = (draft.finish_reason or "").casefold().rpartition(".")[2]  # "FinishReason.STOP" in dumps of objects
     if draft.fault is not None:
         return draft.fault.kind, draft.fault.reason
     if draft.refusal or finish in _FILTERED:
@@ -76,13 +90,30 @@ def _verdict(draft: Draft, document: Document) -> tuple[AnswerKind, str]:
         return _without_text(draft, finish)
     if finish in _PAUSED:
         return AnswerKind.UNFINISHED, f"the platform paused with {finish}"
-    if finish in _TOOLS:
+    if finish in _TOOLS or (draft.waits and not _is_cut(finish)):
         return AnswerKind.UNFINISHED, "the answer waits for a tool's result"
-    if finish in _LENGTH:
+    if _is_cut(finish):
         return AnswerKind.TRUNCATED, ""
-    if document.streamed and not _ended(draft, document):
+    if (document.streamed or _stops_short(draft, document)) and not _ended(draft, document):
         return AnswerKind.UNFINISHED, "the stream ended without an end mark"
-    return AnswerKind.ANSWER, ""
+    return _spoken(draft)
+
+
+def _spoken(draft: Draft) -> tuple[AnswerKind, str]:
+    """A whole message: an answer, unless all it says is that there is none. A notice cites nobody."""
+    notice = None if draft.citations else notice_in(draft.text)
+    if notice is None:
+        return AnswerKind.ANSWER, ""
+    return notice, f"the platform says: {' '.join(draft.text.split())[:200]}"
+
+
+def _stops_short(draft: Draft, document: Document) -> bool:
+    """A stream that is no stream of events, but whose reader knows its end marks."""
+    return document.framing is Framing.TEXT and draft.ended is False
+
+
+def _is_cut(finish: str) -> bool:
+    return finish in _LENGTH
 
 
 def _ended(draft: Draft, document: Document) -> bool:
@@ -98,6 +129,6 @@ def _without_text(draft: Draft, finish: str) -> tuple[AnswerKind, str]:
         return AnswerKind.UNFINISHED, f"the platform paused with {finish} and gave no text"
     if draft.search_only:
         return AnswerKind.SEARCH_ONLY, "search results without an answer"
-    if finish in _LENGTH:
+    if _is_cut(finish):
         return AnswerKind.EMPTY, "the length limit was reached before any text"
     return AnswerKind.EMPTY, "the answer holds no text"

@@ -15,7 +15,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 def at(value: object, *path: str | int) -> object:
     """The value at `path`, or None as soon as a step is missing or of another type."""
     for step in path:
-        if isinstance(step, str) and isinstance(value, dict):
+        if type(value) is dict:  # JSON makes no subclasses, and this is the hottest line of all readers
             value = value.get(step)
         elif isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):
             value = value[step]
@@ -49,15 +49,26 @@ def strings_at(value: object, *path: str | int) -> list[str]:
     return [clean(entry) for entry in found if isinstance(entry, str)] if isinstance(found, list) else []
 
 
-def argument(arguments: object, name: str) -> list[str]:
-    """A tool call's argument, where the call carries its arguments as an object or as a JSON string."""
-    if isinstance(arguments, str):
-        try:
-            arguments = orjson.loads(arguments)
-        except (orjson.JSONDecodeError, ValueError):
-            return []
-    found = at(arguments, name)
-    return [clean(found)] if isinstance(found, str) else []
+def argument(arguments: object, *names: str) -> list[str]:
+    """A tool call's argument under the first of `names` it has; the arguments may stand in a JSON string."""
+    arguments = unquoted(arguments)
+    for name in names:
+        found = at(arguments, name)
+        if isinstance(found, str):
+            return [clean(found)]
+        if listed := strings_at(arguments, name):
+            return listed
+    return []
+
+
+def unquoted(value: object) -> object:
+    """The value that a JSON string holds; anything else as it is, broken JSON as None."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def clean(text: str) -> str:
@@ -78,6 +89,16 @@ def source(entry: Node, *, url: str = "url", title: str = "title", site: str = "
 
 def sources(entries: Iterable[Node], *, url: str = "url", title: str = "title") -> tuple[Source, ...]:
     return tuple(source(entry, url=url, title=title) for entry in entries)
+
+
+def any_sources(value: object, *, url: str = "url", title: str = "title") -> tuple[Source, ...]:
+    """Sources of a list whose entries are URLs or objects."""
+    entries = value if isinstance(value, list) else []
+    return tuple(
+        source(entry, url=url, title=title) if isinstance(entry, dict) else Source(clean(entry).strip() or None)
+        for entry in entries
+        if isinstance(entry, dict | str)
+    )
 
 
 def plain_sources(urls: Iterable[str]) -> tuple[Source, ...]:

@@ -40,7 +40,8 @@ class Answer:
     format has one. `text` excludes reasoning, and holds neither NUL nor lone surrogates (each became U+FFFD), because
     PostgreSQL text cannot. `error` is a short reason, set exactly when `kind` is no answer. `text` may then still hold
     what had come of an unfinished answer, so that its length can be recorded; nobody parses or stores it, and whoever
-    looks into the case reads the stored raw body. `finish_reason` is as the platform wrote it.
+    looks into the case reads the stored raw body. `finish_reason` is as the platform wrote it. `platform` is set only
+    where something else than wire and model tells it: see `platform_of`.
     """
 
     wire: str
@@ -53,3 +54,18 @@ class Answer:
     finish_reason: str | None = None
     request_id: str | None = None
     error: str | None = None
+    platform: str | None = None
+
+
+def finish_of(answer: Answer) -> str | None:
+    """How the answer ended: the platform's own word, else ours for a body without an answer.
+
+    `blocked` is a page or a filter in the way, `error` a failure or a refused call. None: the format has no such word.
+    """
+    if answer.finish_reason is not None:
+        return answer.finish_reason
+    if answer.kind in (AnswerKind.ERROR, AnswerKind.RATE_LIMITED) or answer.wire.startswith("error"):
+        return "error"
+    if answer.kind in (AnswerKind.BLOCKED, AnswerKind.REFUSAL):
+        return "blocked"
+    return None

@@ -5,19 +5,26 @@ placeholder character, and with quotes and emphasis left out.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
-from domain.parsing.denials import NAME
-from domain.parsing.denials_chinese import CHINESE
-from domain.parsing.denials_english import ENGLISH
+from domain.parsing import denials_chinese, denials_english
+from domain.parsing.denials import NAME, Denials
 
 Span = tuple[int, int]
 
 _DECORATION: Final = re.compile(r'[*_"“”「」『』《》`]+')
 _SENTENCE_END: Final = re.compile(r"[!?;。;\n]|\.(?=\s|$)")
-_DENIALS: Final = (*ENGLISH, *CHINESE)
-_HINT: Final = re.compile(r"\bno\b|not|n't|\bun|never|none|neither|fail|without|lack|insuff|n/a|[没未无不缺查难]")
+_LANGUAGES: Final = (
+    (denials_english.NEGATION, denials_english.ENGLISH),
+    (denials_chinese.NEGATION, denials_chinese.CHINESE),
+)
+_TRADITIONAL: Final = re.compile("[沒無關於資]")
+_SIMPLIFIED: Final = str.maketrans(
+    "沒無關於資訊內結識庫範圍過聽說對認確實數據記錄報導詳細檢尋詢網產業個這還並們裡為稱與證獲發見暫顯夠應請問從開來現華簡介紹難缺",
+    "没无关于资讯内结识库范围过听说对认确实数据记录报导详细检寻询网产业个这还并们里为称与证获发见暂显够应请问从开来现华简介绍难缺",
+)
 _HEDGE: Final = re.compile(
     r"\b(?:if|please|could you|can you|perhaps|maybe|might|may|whether|unless|possibly|assuming)\b"
     r"|如果|若|假如|倘若|可能|也许|或许|请|建议|能否|是否|无论|假设"
@@ -33,7 +40,9 @@ def absent_names(folded: str, keys: Sequence[str], spans: Sequence[Span]) -> set
     sentences = tuple(_sentences(folded, spans))
     absent: set[int] = set()
     for text, first, last in sentences:
-        absent.update(_denied(_template(folded, text, spans[first:last]), first))
+        speaking = [denials for negation, denials in _LANGUAGES if negation.search(folded, *text)]
+        if speaking:
+            absent.update(_denied(_template(folded, text, spans[first:last]), first, chain(*speaking)))
     denied = {keys[i] for i in absent}
     for text, first, last in sentences if denied else ():
         if _HEDGE.search(folded, *text):
@@ -67,20 +76,19 @@ def _template(folded: str, sentence: Span, names: Sequence[Span]) -> str:
         parts.append(NAME)
         at = end
     parts.append(folded[at : sentence[1]].replace(NAME, " "))
-    words = _DECORATION.sub("", "".join(parts).replace("\u2019", "'"))
+    words = _DECORATION.sub("", "".join(parts))
+    if _TRADITIONAL.search(words):
+        words = words.translate(_SIMPLIFIED)
     return words.replace(f"'{NAME}'", NAME)
 
 
-def _denied(template: str, first: int) -> Iterator[int]:
-    if not _HINT.search(template):
-        return
-    for denials in _DENIALS:
-        for phrase in denials.phrases:
-            spans = [m.span() for m in phrase.finditer(template) if denials.speak_at(template, m.start())]
+def _denied(template: str, first: int, speaking: Iterable[Denials]) -> Iterator[int]:
+    for denials in speaking:
+        for spans in denials.spans(template):
             yield from _names_within(template, spans, first)
 
 
-def _names_within(template: str, spans: Sequence[Span], first: int) -> Iterator[int]:
+def _names_within(template: str, spans: Iterable[Span], first: int) -> Iterator[int]:
     """Indexes of the names in ordered ``spans`` of a template whose first name has index ``first``."""
     index, at = first, 0
     for start, end in spans:

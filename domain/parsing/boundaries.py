@@ -4,12 +4,22 @@ import re
 import unicodedata
 from typing import Final
 
-from domain.parsing.folding import is_word
+from domain.parsing.folding import is_unspaced, is_word
 from domain.parsing.names import Pattern
 
 _MIN_INFLECTED: Final = 3
 _VERSION: Final = re.compile(r"\d{1,4}(?![a-z0-9_])")
-_DECIMAL: Final = re.compile(r"\.\d")
+_DECIMAL: Final = re.compile(r"[.,]\d")
+# "360度", "$360", "360 degrees": after or before these, a name of digits only is a quantity.
+_UNIT: Final = re.compile(
+    r" ?(?:[%°‰元块亿千百年次条台秒米岁斤克倍]|度(?!假)|天(?![擎眼御])|个(?!人)|万(?!能)|日(?!历)|人(?!工)"
+    r"|小时|分钟|公里|美元"
+    r"|-?(?:degrees?|days?|users?|people|hours?|minutes?|seconds?|dollars?|times|employees|customers|percent|usd|rmb"
+    r"|cny|k|m|gb|mb|km|kg|px)\b)"
+)
+_CURRENCY: Final = frozenset("$¥€£₩#")
+# A name in Han that goes on as a domain name: "爱客美.com".
+_DOMAIN: Final = re.compile(r"\.(?:com|cn|net|org|io|ai|co|app|shop|中国|公司|网络|集团)(?![a-z0-9])")
 # "c++", "x-ray", "h&m", "go.mod": glued to a very short name, these make another word of it.
 _GLUED_AFTER: Final = re.compile(r"[+#]|(?!'s\b)[-&.'][a-z0-9]")
 _GLUED_BEFORE: Final = re.compile(r"[a-z0-9][-&.'+#]")
@@ -25,17 +35,21 @@ def stands_as_name(folded: str, start: int, end: int, pattern: Pattern, written:
     """
     if not _opens(folded, start) or not _closes(folded, start, end, pattern, written):
         return False
+    if _is_quantity(folded, start, end) or _DOMAIN.match(folded, end):
+        return False
     return not pattern.is_short or _is_short_name(folded, start, end, pattern, written)
 
 
 def _opens(folded: str, start: int) -> bool:
-    if start == 0 or not is_word(folded[start]):
+    if start == 0 or is_unspaced(folded[start]):
         return True
     before = folded[start - 1]
+    if not is_word(folded[start]):  # ".NET" is no part of "ASP.NET"
+        return not is_word(before)
     if before == "_":  # emphasis, unless it joins an identifier
         return start < 2 or not is_word(folded[start - 2])
     in_number = folded[start].isdecimal() and folded[start - 2 : start - 1].isdecimal()
-    return not is_word(before) and not (before == "." and in_number)
+    return not is_word(before) and not (before in ".," and in_number)
 
 
 def _closes(folded: str, start: int, end: int, pattern: Pattern, written: str) -> bool:
@@ -48,6 +62,12 @@ def _closes(folded: str, start: int, end: int, pattern: Pattern, written: str) -
         return not (last.isdecimal() and _DECIMAL.match(after))
     may_inflect = last.isalpha() and end - start >= _MIN_INFLECTED
     return may_inflect and (_VERSION.match(folded, end) is not None or _is_plural(after, pattern, written))
+
+
+def _is_quantity(folded: str, start: int, end: int) -> bool:
+    if not folded[end - 1].isdecimal() or not folded[start:end].isdecimal():
+        return False
+    return folded[start - 1 : start] in _CURRENCY or _UNIT.match(folded, end) is not None
 
 
 def _is_plural(after: str, pattern: Pattern, written: str) -> bool:

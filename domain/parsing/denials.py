@@ -5,6 +5,7 @@ character. Every repetition is bounded, so that matching takes time linear in th
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,13 +20,29 @@ _BEFORE: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class Denials:
-    """Phrases of denial; ``someone_elses`` ends a beginning that makes them another's ignorance."""
+    """Phrases of denial, each of which needs something of ``gate``, which is quick to look for.
+
+    ``someone_elses`` ends a beginning that makes a phrase another's ignorance: "you may not know X" presents X.
+    """
 
     phrases: tuple[re.Pattern[str], ...]
+    gate: re.Pattern[str]
     someone_elses: re.Pattern[str] | None = None
 
-    def speak_at(self, template: str, start: int) -> bool:
-        """Whether a phrase at ``start`` is the answer's own: "you may not know X" presents X."""
+    def spans(self, template: str) -> Iterator[Iterator[tuple[int, int]]]:
+        """For each phrase that matches, where it does as the answer's own, in order."""
+        if not self.gate.search(template):
+            return
+        for phrase in self.phrases:
+            if phrase.search(template):
+                yield (each.span() for each in phrase.finditer(template) if self._is_own(template, each.start()))
+
+    def _is_own(self, template: str, start: int) -> bool:
         if self.someone_elses is None:
             return True
         return self.someone_elses.search(template, max(0, start - _BEFORE), start) is None
+
+
+def denials(phrases: Iterable[str], gate: str, someone_elses: re.Pattern[str] | None = None) -> Denials:
+    """Compiled phrases."""
+    return Denials(tuple(map(re.compile, phrases)), re.compile(gate), someone_elses)

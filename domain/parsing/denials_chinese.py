@@ -3,13 +3,15 @@
 import re
 from typing import Final
 
-from domain.parsing.denials import NAMES, Denials
+from domain.parsing.denials import NAMES, denials
 
 _FIND: Final = (
-    r"(?:找到|查到|查找到|查询到|搜索到|搜到|检索到|获取到?|获得|发现|收录|看到|提到|提及|涉及|包含"
+    r"(?:找到|查到|查找到|查询到|搜索到|搜到|检索到|获取到?|获得|获悉|发现|收录|看到|学习到?|提到|提及|涉及|包含"
     r"|听说过?|听过|见过|了解到?|得到|查找|查询)"
 )
-_INFO: Final = r"(?:信息|资料|内容|结果|数据|记录|报道|介绍|消息|情报|线索|证据|词条|文献|品牌|公司|产品|企业)"
+_INFO: Final = (
+    r"(?:信息|资讯|知识|资料|内容|结果|数据|记录|报道|介绍|消息|情报|线索|证据|词条|文献|品牌|公司|产品|企业)"
+)
 _ADJECTIVES: Final = (
     r"(?:的|任何|相关|有关|公开|详细|具体|明确|可靠|直接|确切|权威|官方|足够|更多|可信|有效|准确|可查"
     r"|可用|最新|太多|过多|搜索|检索|背景|基本|公司|产品|品牌|企业|和|与|及|或|、|\s)"
@@ -28,6 +30,13 @@ _WHICH: Final = (
 )
 
 _PHRASES: Final = (
+    rf"{NAMES}{_ITSELF}\s?[并也都均还,]{{0,3}}(?:(?:不|没有?|未)(?:被?包含)?在|超出了?|不属于)"
+    r"(?:[我本该]们?(?:模型)?的?(?:知识|训练|数据|信息|认知|了解|能力)|(?:知识|训练数据|数据|训练)(?:库|范围|语料|集))",
+    rf"{NAMES}{_ITSELF},?\s?(?:我|我们|本人|本模型)(?:目前|暂时|确实|还|也|都|并|从来?){{0,3}}(?:没有?|未曾?|不)"
+    rf"(?:听说过?|听过|见过|了解|熟悉|认识|知道|清楚)(?={_END})",
+    rf"对\s?{NAMES}{_ITSELF}\s?(?:目前|暂时|还|完全|确实){{0,2}}(?:一无所知|没有?任?何?(?:了解|印象|概念|认识))",
+    rf"(?:没有?|并?无|未见)(?:任何|公开|可靠|权威|相关|明确|的){{0,4}}{_INFO}(?:能够?|可以?|来)?"
+    rf"(?:提到|提及|涉及|显示|表明|证明|证实|记载|介绍)(?:存在|有|过){{0,2}}{_KIND}{{0,6}}{NAMES}{_ITSELF}(?=\s?(?:的?存在)?(?:{_END}))",
     rf"{_NEGATION}(?:能|有|在.{{1,20}}?[中里内上])?{_FIND}{_ADJECTIVES}{{0,6}}"
     rf"(?:{_ABOUT}\s?)?{_KIND}{{0,6}}{NAMES}{_ITSELF}(?=\s?{_TAIL}|{_END}|相关|的存在)",
     rf"(?:{_NEGATION}|{_UNFOUND})"
@@ -61,4 +70,9 @@ _OTHERS: Final = re.compile(
     r"|(?:如果|若|要是|假如|倘若|万一)[^,。]{0,8}\Z"
 )
 
-CHINESE: Final = (Denials(tuple(map(re.compile, _PHRASES)), _OTHERS),)
+NEGATION: Final = re.compile(r"[没沒未无無不缺查难難超]")
+"""A sentence without any of these denies nothing; the text may be in traditional characters."""
+
+_SUBJECT: Final = r"[信资讯知识料内结数记录报介消情线证词文品公产企找查搜检获发看提涉包听见了得学印认熟清道在存确实据]"
+
+CHINESE: Final = (denials(_PHRASES, _SUBJECT, _OTHERS),)

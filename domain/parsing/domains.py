@@ -41,10 +41,12 @@ def has_known_suffix(host: str) -> bool:
 
 
 def is_public_host(host: str) -> bool:
-    """Whether ``host``, in lower case and punycode, is an address or a name with a dot.
+    """Whether ``host``, in lower case and punycode, is a name with a dot or an address (IPv6 in brackets, and global).
 
     URL parsers accept more than a name server would: ``hicloud.com(grsutil``.
     """
+    if host.startswith("["):
+        return is_address(host) and ipaddress.ip_address(host.strip("[]")).is_global
     return len(host) <= _MAX_HOST and _PUBLIC_HOST.fullmatch(host) is not None
 
 
@@ -70,25 +72,24 @@ def owner_of(host: str, own_domains: Iterable[str], competitor_domains: Iterable
     The most specific listed domain decides, the brand's own on a tie. Listed entries may be
     written as URLs; one that names a path or a bare public suffix claims nothing.
     """
+    claims = _claims(tuple(own_domains), tuple(competitor_domains))
     subject = host_of_entry(host)
-    own = _deepest(subject, own_domains)
-    competitor = _deepest(subject, competitor_domains)
-    if own == competitor == 0:
-        return "other"
-    return "own" if own >= competitor else "competitor"
+    while subject:
+        if subject in claims:
+            return claims[subject]
+        subject = subject.partition(".")[2]
+    return "other"
 
 
-def _deepest(subject: str, entries: Iterable[str]) -> int:
-    depths = (_depth(subject, host_of_entry(entry)) for entry in entries)
-    return max(depths, default=0)
+@lru_cache(maxsize=1024)
+def _claims(own: tuple[str, ...], competitors: tuple[str, ...]) -> dict[str, Owner]:
+    claims: dict[str, Owner] = {host_of_entry(entry): "competitor" for entry in competitors}
+    claims.update({host_of_entry(entry): "own" for entry in own})
+    claims.pop("", None)
+    return claims
 
 
-def _depth(subject: str, entry: str) -> int:
-    covered = entry != "" and (subject == entry or subject.endswith("." + entry))
-    return len(entry) if covered else 0
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def host_of_entry(entry: str) -> str:
     """The canonical host of a listed domain (``*.Acme.com``, ``https://acme.com/``), or ``""``."""
     bare = entry.strip().removeprefix("*.").lstrip(".")

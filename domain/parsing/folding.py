@@ -7,11 +7,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-# Characters that NFKC and case folding change one for one, and that compose with nothing
-# before them: ASCII, CJK punctuation, Han, full-width ASCII.
-_SIMPLE: Final = "\t\n\r -~\u2018\u2019\u201c\u201d\u3001-\u3020\u4e00-\u9fff\uff01-\uff5e"
+# Characters that NFKC and case folding change one for one, and that compose with nothing before
+# them: ASCII, Latin-1 letters, punctuation, arrows, symbols, kana, Han, Hangul, full-width ASCII, emoji.
+_SIMPLE: Final = (
+    "\t\n\r -~\u00a0-\u00a7\u00ab\u00ac\u00b0\u00b1\u00b6\u00b7\u00bb\u00bf-\u00de\u00e0-\u00ff"
+    "\u2000-\u200a\u2010-\u2016\u2018-\u2022\u2030\u203b\u20ac\u2190-\u21ff\u2500-\u27bf"
+    "\u3000-\u3020\u3041-\u3096\u30a1-\u30fe\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff5e"
+    "\U0001f300-\U0001f64f\U0001f680-\U0001f6ff\U0001f900-\U0001faff"
+)
 _RUNS: Final = re.compile(f"[{_SIMPLE}]+(?=[{_SIMPLE}]|\\Z)|[{_SIMPLE}]?[^{_SIMPLE}]+")
-_SIMPLE_RUN: Final = re.compile(f"[{_SIMPLE}]+")
+_SIMPLE_RUN: Final = re.compile(f"[{_SIMPLE}]*")
+# What keyboards and models write for one another: hyphens, apostrophes, middle dots.
+_LOOKALIKES: Final = {
+    **dict.fromkeys("\u2010\u2011\u2043\u2212", "-"),
+    **dict.fromkeys("\u2018\u2019\u02bc\u2032", "'"),
+    **dict.fromkeys("\u2022\u2027\u2219\u22c5\u30fb", "\u00b7"),
+}
+_LOOKALIKE_TABLE: Final = str.maketrans(_LOOKALIKES)
+# Replaced one by one before normalising: of text that then needs no change NFKC makes short work.
+_FREQUENT: Final = (
+    *((wide, unicodedata.normalize("NFKC", wide)) for wide in "\uff0c\uff1a\uff08\uff09\uff1b\uff01\uff1f\u3000\u00a0"),
+    *((odd, plain) for odd, plain in _LOOKALIKES.items() if odd in "\u2010\u2011\u2018\u2019\u2022\u30fb"),
+)
 _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff]+"
@@ -22,7 +39,8 @@ _SIGNS: Final = re.compile(
     "\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]*"
     "|\u1d40\u1d39|\u02e2\u1d39"
 )
-_HIDDEN: Final = "\u200b"
+HIDDEN: Final = "\u200b"
+"""An invisible character: in its place folding sees nothing."""
 # Unicode's stream-safe limit: longer runs of combining marks make normalisation quadratic.
 _MAX_CLUSTER: Final = 30
 
@@ -68,6 +86,8 @@ def fold_with_offsets(text: str) -> FoldedText:
     """Fold ``text`` in linear time and keep each character's origin (3-results §3.3)."""
     if text.isascii():
         return FoldedText(text.lower(), range(len(text)), range(1, len(text) + 1))
+    if _SIMPLE_RUN.fullmatch(text):
+        return FoldedText(_fold_simple(text), range(len(text)), range(1, len(text) + 1))
     builder = _Builder()
     text = _SIGNS.sub(_hide, text)
     for run in _RUNS.finditer(text):
@@ -88,13 +108,14 @@ def _hide(signs: re.Match[str]) -> str:
     start, end = signs.span()
     neighbours = signs.string[max(0, start - 1) : start], signs.string[end : end + 1]
     parts = all(neighbour and is_word(neighbour) for neighbour in neighbours)
-    return (" " if parts else _HIDDEN) + _HIDDEN * (end - start - 1)
+    return (" " if parts else HIDDEN) + HIDDEN * (end - start - 1)
 
 
 @lru_cache(maxsize=8192)
 def is_word(character: str) -> bool:
-    """A letter, mark or digit of a script that puts spaces between words."""
-    return not is_unspaced(character) and unicodedata.category(character)[0] in "LMN"
+    """A letter, mark or digit of a script that puts spaces between words; ``②`` and ``²`` part words."""
+    category = unicodedata.category(character)
+    return not is_unspaced(character) and category[0] in "LMN" and category != "No"
 
 
 @lru_cache(maxsize=8192)
@@ -113,7 +134,7 @@ class _Builder:
         self.ends: list[int] = []
 
     def add_simple(self, run: str, base: int) -> None:
-        self.parts.append(unicodedata.normalize("NFKC", run).casefold())
+        self.parts.append(_fold_simple(run))
         self.starts.extend(range(base, base + len(run)))
         self.ends.extend(range(base + 1, base + len(run) + 1))
 
@@ -123,6 +144,12 @@ class _Builder:
             self.parts.append(folded)
             self.starts.extend([base + start] * len(folded))
             self.ends.extend([base + end] * len(folded))
+
+
+def _fold_simple(run: str) -> str:
+    for frequent, plain in _FREQUENT:
+        run = run.replace(frequent, plain)
+    return unicodedata.normalize("NFKC", run).casefold()
 
 
 def _clusters(run: str) -> Iterator[tuple[int, int]]:
@@ -144,5 +171,7 @@ def _continues(character: str) -> bool:
 @lru_cache(maxsize=8192)
 def _fold_cluster(cluster: str) -> str:
     visible = _INVISIBLE.sub("", cluster)
+    if visible and unicodedata.category(visible[0]) == "No":  # "②Acme" is no "2acme"
+        return visible
     folded = unicodedata.normalize("NFKC", visible).casefold()
-    return unicodedata.normalize("NFKC", folded)
+    return unicodedata.normalize("NFKC", folded).translate(_LOOKALIKE_TABLE)

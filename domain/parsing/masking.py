@@ -1,7 +1,7 @@
 """Parts of an answer that are not its own words (3-results §3.3).
 
 A name inside a URL, an e-mail address, code, markup or hidden reasoning was not said to the
-reader, and a name in the repeated question was said by the asker.
+reader, one in the repeated question was said by the asker, one in the list of sources by others.
 """
 
 import re
@@ -10,31 +10,39 @@ from itertools import chain
 from typing import Final
 
 from domain.parsing.domains import has_known_suffix
-from domain.parsing.folding import FoldedText, fold, is_unspaced
+from domain.parsing.echo import echo_spans
+from domain.parsing.folding import FoldedText
 from domain.parsing.links import bare_spans
+from domain.parsing.sources import source_spans
 
 Span = tuple[int, int]
 
 _FENCE: Final = re.compile(r"^[ \t>]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
 _TICKS: Final = re.compile(r"`+|\n[ \t]*(?=\n)")
 _REASONING: Final = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
+# each with a character or two without which it cannot match
 _MARKUP: Final = (
+    ("<", re.compile(r"<!--.*?(?:-->|\Z)|<(code|pre|script|style|kbd|samp)\b[^<>]*+>.*?(?:</\1>|\Z)", re.DOTALL)),
+    ("<", re.compile(r"<[A-Za-z][A-Za-z0-9-]*+[ \n][^<>]*+>")),  # a tag's attributes
     # the destination and title of [text](destination "title")
-    re.compile(r"""\]\((?>(?:[^()\s]++|\([^()\s]*+\))*)(?:\s++"[^"\n]*+")?\s*+\)"""),
-    re.compile(r"!\[[^\[\]\n]*+\](?=[(\[])"),  # an image's alternative text
-    re.compile(r"^ {0,3}\[[^\]^\n][^\]\n]*+\]:[ \t]*+(?=https?:|<|www\.)[^\n]*+$", re.MULTILINE),
-    re.compile(r"<[A-Za-z][A-Za-z0-9-]*+[ \n][^<>]*+>"),  # a tag's attributes
-    re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?>(?:\.[A-Za-z0-9-]++)+)"),
+    ("](", re.compile(r"""\]\((?>(?:[^()\s]++|\([^()\s]*+\))*)(?:\s++"[^"\n]*+")?\s*+\)""")),
+    ("![", re.compile(r"!\[[^\[\]\n]*+\](?=[(\[])")),  # an image's alternative text
+    ("]:", re.compile(r"^ {0,3}\[[^\]^\n][^\]\n]*+\]:[ \t]*+(?=https?:|<|www\.)[^\n]*+$", re.MULTILINE)),
+    ("@", re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?>(?:\.[A-Za-z0-9-]++)+)")),
+    ("://", re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}+://[A-Za-z0-9\-._~:/?#@!$&'*+,;=%]*+")),
+    (
+        "/",
+        re.compile(r"(?<![^\s\"'“(（:：])(?:~|\.{1,2}+)?/(?>(?:[A-Za-z0-9_.-]++/)+)[A-Za-z0-9_.-]*+"),
+    ),  # a file's path
 )
 _BARE_HOST: Final = re.compile(
-    r"(?<![A-Za-z0-9_@./:-])(?>(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+)[A-Za-z]{2,24}(?![A-Za-z0-9_@-])"
+    r"(?<![A-Za-z0-9_@./:-])(?>(?:[A-Za-z0-9][A-Za-z0-9-]*+\.(?=[A-Za-z0-9]))+)[A-Za-z]{2,24}(?![A-Za-z0-9_@-])"
     r"(?:/[A-Za-z0-9_\-./%?=&#~+]*+)?"
 )
-# Shorter than this, a question is a search phrase that an answer may use in earnest.
-_SENTENCE_WEIGHT: Final = 24
-_MAX_ECHO: Final = 2_000
-_PUNCTUATION: Final = " \t\r\n.,;:!?'\"。、…~*_#>「」『』《》“”‘’()[]"
-_QUOTES: Final = frozenset("\"'“”‘’「」『』《》【】()[]*_#>`|\n")
+_DOTTED: Final = re.compile(r"\.[A-Za-z]{2}")
+_FILE: Final = re.compile(
+    r".*\.(?:exe|json|html?|ya?ml|txt|csv|pdf|xml|toml|cfg|ini|dll|css|png|jpe?g|svg|docx?|xlsx?|pptx?)"
+)
 
 
 class Mask:
@@ -45,7 +53,14 @@ class Mask:
     def __init__(self, text: str, folded: FoldedText, question: str | None) -> None:
         self._whole_hosts = frozenset(_host_spans(text))
         self._hosts = _flags(len(text), self._whole_hosts)
-        other = (_code(text), _markup(text), bare_spans(text), _echoes(folded, question))
+        urls = bare_spans(text) if "://" in folded.folded or "www." in folded.folded else ()
+        other = (
+            _code(text),
+            _markup(text),
+            urls,
+            source_spans(text, folded.folded),
+            echo_spans(text, folded, question),
+        )
         self._masked = _flags(len(text), chain.from_iterable(other))
 
     def covers(self, start: int, end: int) -> bool:
@@ -72,6 +87,8 @@ def without_reasoning(text: str) -> str:
 
 
 def _code(text: str) -> Iterator[Span]:
+    if "`" not in text and "~~~" not in text:
+        return
     end = 0
     opening: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
@@ -118,39 +135,18 @@ def _closing_runs(runs: list[re.Match[str]]) -> list[int | None]:
 
 
 def _markup(text: str) -> Iterator[Span]:
-    for pattern in (_REASONING, *_MARKUP):
-        yield from (match.span() for match in pattern.finditer(text))
+    if "<think" in text:
+        yield from (match.span() for match in _REASONING.finditer(text))
+    for sign, pattern in _MARKUP:
+        if sign in text:
+            yield from (match.span() for match in pattern.finditer(text))
 
 
 def _host_spans(text: str) -> Iterator[Span]:
+    if not _DOTTED.search(text):
+        return
     for match in _BARE_HOST.finditer(text):
         host = match.group().partition("/")[0]
         one_case = host.islower() or host.rpartition(".")[2].islower()
-        if one_case and has_known_suffix(host):
+        if (one_case and has_known_suffix(host)) or (host.islower() and _FILE.fullmatch(host)):
             yield match.span()
-
-
-def _echoes(text: FoldedText, question: str | None) -> Iterator[Span]:
-    """Verbatim repetitions of the question; of a short one only those that stand alone."""
-    words = fold(question or "").strip(_PUNCTUATION)[:_MAX_ECHO].split()
-    if not words:
-        return
-    is_sentence = _weight("".join(words)) >= _SENTENCE_WEIGHT
-    for match in re.finditer(r"\s+".join(map(re.escape, words)), text.folded):
-        if is_sentence or _stands_alone(text.folded, *match.span()):
-            yield text.starts[match.start()], text.ends[match.end() - 1]
-
-
-def _weight(text: str) -> int:
-    return sum(2 if is_unspaced(character) else 1 for character in text)
-
-
-def _stands_alone(folded: str, start: int, end: int) -> bool:
-    """Followed by a question mark, or set off on both sides: quoted, or a line of its own."""
-    before = folded[max(0, start - 3) : start].rstrip(" ")[-1:]
-    after = folded[end : end + 3].lstrip(" ")[:1]
-    return after == "?" or (_sets_off(before) and _sets_off(after))
-
-
-def _sets_off(neighbour: str) -> bool:
-    return neighbour == "" or neighbour in _QUOTES

@@ -1,16 +1,19 @@
 """Which names an answer mentions, how often, where, and in which place (3-results §3.3)."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from domain.parsing.absence import absent_names
 from domain.parsing.boundaries import stands_as_name
 from domain.parsing.folding import FoldedText, fold, fold_with_offsets
+from domain.parsing.markup import readable
 from domain.parsing.masking import Mask, Span
 from domain.parsing.names import BrandName, Lexicon, Pattern, Role, lexicon
 from domain.parsing.ordered_lists import Item, ordered_lists
+
+Match = tuple[Pattern, int, int]
 
 __all__ = ["BrandName", "Mention", "Role", "find_mentions"]
 
@@ -81,8 +84,9 @@ def find_mentions(text: str, names: Sequence[BrandName], *, question: str | None
     then longest one counts. Letters may touch Han but not letters; URLs, code, markup and the
     repeated ``question`` hold no mentions. A name that is only denied has count 0.
     """
-    folded = fold_with_offsets(text)
-    hits = _hits(text, folded, lexicon(tuple(names)), question)
+    known = lexicon(tuple(names))
+    folded, found = _found(text, known)
+    hits = _hits(text, folded, found, _echoable(question, known))
     absent = absent_names(folded.folded, [hit.owner.key for hit in hits], [hit.folded for hit in hits])
     groups = _grouped(hits, absent)
     positions = _positions(text, {key: group.counted for key, group in groups.items()})
@@ -101,12 +105,21 @@ def _grouped(hits: Sequence[_Hit], absent: AbstractSet[int]) -> dict[str, _Group
     return groups
 
 
-def _hits(text: str, folded: FoldedText, known: Lexicon, question: str | None) -> list[_Hit]:
+def _found(text: str, known: Lexicon) -> tuple[FoldedText, list[Match]]:
+    """The text as it is searched, and the matches in it, the longest of each start first."""
+    folded = fold_with_offsets(text)
+    matches = known.matches(folded.folded)
+    shown = readable(text, folded, known, len(matches))
+    if shown is not folded:
+        matches = known.matches(shown.folded)
+    return shown, sorted(matches, key=lambda match: (match[1], -match[2]))
+
+
+def _hits(text: str, folded: FoldedText, found: Sequence[Match], question: str | None) -> list[_Hit]:
     """Matches that stand as names in the answer's own words, without overlaps, in order."""
-    found = sorted(_matches(folded, known), key=lambda match: (match[1], -match[2]))
     if not found:
         return []
-    mask = Mask(text, folded, _echoable(question, known))
+    mask = Mask(text, folded, question)
     hits: list[_Hit] = []
     free_from = 0
     for pattern, start, end in found:
@@ -117,13 +130,6 @@ def _hits(text: str, folded: FoldedText, known: Lexicon, question: str | None) -
             hits.append(_Hit(pattern, (start, end), span))
             free_from = end
     return hits
-
-
-def _matches(folded: FoldedText, known: Lexicon) -> Iterator[tuple[Pattern, int, int]]:
-    # a name may wrap over one line end
-    haystack = folded.folded.replace("\n", " ").replace("\t", " ").replace("\r", " ")
-    for index, start, end in known.automaton.find_matches_as_indexes(haystack, overlapping=True):
-        yield known.patterns[index], start, end
 
 
 def _echoable(question: str | None, known: Lexicon) -> str | None:

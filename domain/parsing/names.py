@@ -48,6 +48,17 @@ class Lexicon:
     automaton: AhoCorasick
     patterns: tuple[Pattern, ...]
 
+    def matches(self, folded: str) -> list[tuple[Pattern, int, int]]:
+        """All matches in ``folded`` text, overlapping ones too: pattern, start and end."""
+        return [(self.patterns[index], start, end) for index, start, end in self._find(folded)]
+
+    def count(self, folded: str) -> int:
+        """How many matches there are, overlapping ones too."""
+        return len(self._find(folded))
+
+    def _find(self, folded: str) -> list[tuple[int, int, int]]:
+        return self.automaton.find_matches_as_indexes(_wraps_as_spaces(folded), overlapping=True)
+
 
 @lru_cache(maxsize=256)
 def lexicon(names: tuple[BrandName, ...]) -> Lexicon:
@@ -65,14 +76,27 @@ def lexicon(names: tuple[BrandName, ...]) -> Lexicon:
 
 
 def _variants(folded: str) -> Iterator[str]:
-    """The spelling, and with or without the space many put between Han and Latin."""
+    """The spelling, with or without the space many put between Han and Latin, and around an ampersand."""
     if any(character.isalnum() for character in folded):
         yield folded
         tight = _SPACED_SEAM.sub("", folded)
         yield tight
         yield _seams_opened(tight)
+        yield _AMPERSAND.sub("&", folded)
+        yield _AMPERSAND.sub(" & ", folded)
 
 
+# A name may wrap over one line end.
+_LINE_ENDS: Final = "\n\t\r\v\f\x85\u2028\u2029"
+
+
+def _wraps_as_spaces(folded: str) -> str:
+    for line_end in _LINE_ENDS:
+        folded = folded.replace(line_end, " ")
+    return folded
+
+
+_AMPERSAND: Final = re.compile(r"(?<=\w) ?& ?(?=\w)")
 _SPACED_SEAM: Final = re.compile(r"(?<=[^\x00-\x7f]) (?=[a-z0-9])|(?<=[a-z0-9]) (?=[^\x00-\x7f])")
 
 

@@ -12,7 +12,7 @@ from domain.parsing.mentions import BrandName, Mention, find_mentions
 from domain.parsing.quality import Quality, is_page, judge
 from domain.parsing.urls import NormalizedUrl, normalize_url
 
-EXTRACTOR_VERSION: Final = "v1"
+EXTRACTOR_VERSION: Final = "v2"
 """Stored with each parse result; a change of any rule makes a new version."""
 
 SourceLink = tuple[str, str | None, str | None]

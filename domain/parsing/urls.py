@@ -6,28 +6,32 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 import ada_url
 
-from domain.parsing.domains import canonical_host, has_known_suffix, is_public_host, owner_of, registrable_domain
-from domain.parsing.url_rules import HOST_TRACKING, OPAQUE, TRACKING, WRAPPERS, Wrapper
+from domain.parsing.domains import has_known_suffix, owner_of
+from domain.parsing.sites import Site, site_of
+from domain.parsing.url_rules import MIRROR, TRACKING, Wrapper
 
 __all__ = ["MAX_URL_LENGTH", "NormalizedUrl", "normalize_url", "owner_of"]
 
 MAX_URL_LENGTH: Final = 8192
 """Longer URLs, before or after normalisation, are refused (characters)."""
 
+_MAX_CACHED: Final = 512
 _OUTER: Final = "".join(map(chr, range(0x21))) + "\u00a0\u200b\u3000\ufeff"
 _WEB: Final = re.compile(r"https?:", re.IGNORECASE)
 _HOST_AND_PORT: Final = re.compile(r"[^/?#\s:@]+\.[^/?#\s:@]+:\d+(?:[/?#]|\Z)")
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _BARE_HOST: Final = re.compile(r"(?:[^\s/?#@\\]*@)?([^\s/?#@:\\]+)")
 _ESCAPE: Final = re.compile(r"%[0-9a-fA-F]{2}")
-_AMP_CACHE: Final = re.compile(
-    r"(?:google\.(?:com?\.)?[a-z]{2,3}/amp|(?:[^/]+\.)?cdn\.ampproject\.org/[a-z])/s/([^/].*)"
+# A URL as the parser prints it, which leaves nothing ambiguous.
+_PARTS: Final = re.compile(
+    r"https?://(?:[^/@]*@)?(\[[^\]]*\]|[^/:]*)(?::(\d+))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
 )
+_MIRROR_PARAMETER: Final = "_x_tr_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,16 @@ class NormalizedUrl:
     is_opaque: bool = False
 
 
+class _Url(NamedTuple):
+    """A parsed URL of a public host; ``query`` and ``fragment`` without their marks."""
+
+    site: Site
+    port: str
+    path: str
+    query: str
+    fragment: str
+
+
 def normalize_url(raw: str) -> NormalizedUrl | None:
     """The canonical form of ``raw``, or None when it names no page of the web (3-results §3.3).
 
@@ -51,6 +65,10 @@ def normalize_url(raw: str) -> NormalizedUrl | None:
     parameters (of the route, too) or trailing slash; the order of the other parameters is kept. Redirect wrappers
     give their target where it can be read from the URL.
     """
+    return _remembered(raw) if len(raw) <= _MAX_CACHED else _normalized(raw)
+
+
+def _normalized(raw: str) -> NormalizedUrl | None:
     text = raw.strip(_OUTER)
     for _ in range(MAX_URL_LENGTH):
         url = _parse(text)
@@ -61,15 +79,22 @@ def normalize_url(raw: str) -> NormalizedUrl | None:
     return None
 
 
-def _parse(text: str) -> ada_url.URL | None:
+# An answer's sources are mostly those of yesterday's answers.
+_remembered = lru_cache(maxsize=16384)(_normalized)
+
+
+def _parse(text: str) -> _Url | None:
     absolute = _absolute(text) if 0 < len(text) <= MAX_URL_LENGTH else None
     if absolute is None:
         return None
     try:
-        url = ada_url.URL(absolute)
+        parts = _PARTS.fullmatch(ada_url.URL(absolute).href)
     except (ValueError, UnicodeEncodeError):
         return None
-    return url if is_public_host(url.hostname.rstrip(".")) else None
+    site = site_of(parts[1]) if parts else None
+    if parts is None or site is None:
+        return None
+    return _Url(site, parts[2] or "", parts[3].rstrip("/") or "/", parts[4] or "", parts[5] or "")
 
 
 def _absolute(text: str) -> str | None:
@@ -83,72 +108,57 @@ def _absolute(text: str) -> str | None:
     return f"https://{text}" if host and has_known_suffix(host[1]) else None
 
 
-def _canonical(url: ada_url.URL) -> NormalizedUrl | None:
-    host = canonical_host(url.hostname)
-    netloc = f"{host}:{url.port}" if url.port not in ("", "443") else host
-    path = _upper_escapes(_trimmed_path(url))
-    query = _upper_escapes(_without_tracking(url.search[1:], host))
-    normalized = f"https://{netloc}{path}{'?' + query if query else ''}{_route(url.hash, host)}"
+def _canonical(url: _Url) -> NormalizedUrl | None:
+    site = url.site
+    netloc = f"{site.host}:{url.port}" if url.port not in ("", "443") else site.host
+    query = _without_tracking(url.query, site.tracking)
+    route = _route(url.fragment, site.tracking)
+    normalized = f"https://{netloc}{_upper_escapes(url.path)}{'?' + _upper_escapes(query) if query else ''}{route}"
     if len(normalized) > MAX_URL_LENGTH:
         return None
-    return NormalizedUrl(normalized, host, registrable_domain(host), _is_opaque(host, path))
-
-
-def _trimmed_path(url: ada_url.URL) -> str:
-    return url.pathname.rstrip("/") or "/"
+    return NormalizedUrl(normalized, site.host, site.domain, site.hides_target(url.path))
 
 
 def _upper_escapes(text: str) -> str:
-    return _ESCAPE.sub(lambda escape: escape[0].upper(), text)
+    return _ESCAPE.sub(lambda escape: escape[0].upper(), text) if "%" in text else text
 
 
-def _route(fragment: str, host: str) -> str:
+def _route(fragment: str, local: frozenset[str]) -> str:
     """A client-side route with a path and a query of its own, cleaned like the page's."""
-    route, _, query = fragment.split(":~:", 1)[0].partition("?")
-    if not route.startswith(("#/", "#!")):
+    if not fragment.startswith(("/", "!")):
         return ""
-    query = _without_tracking(query, host)
-    path = route.rstrip("/")
+    route, _, query = fragment.split(":~:", 1)[0].partition("?")
+    query = _without_tracking(query, local)
+    path = f"#{route}".rstrip("/")
     if not query:
         return "" if path in ("#", "#!") else _upper_escapes(path)
     return _upper_escapes(f"{path}/?{query}" if path in ("#", "#!") else f"{path}?{query}")
 
 
-def _without_tracking(query: str, host: str) -> str:
-    local = _host_tracking(host)
+def _without_tracking(query: str, local: frozenset[str]) -> str:
+    if not query:
+        return ""
     return "&".join(part for part in query.split("&") if part and not _tracks(part, local))
 
 
-def _host_tracking(host: str) -> frozenset[str]:
-    for known, names in HOST_TRACKING.items():
-        if host == known or host.endswith("." + known):
-            return names
-    return frozenset()
-
-
 def _tracks(part: str, local: frozenset[str]) -> bool:
-    name = unquote_plus(part.split("=", 1)[0])
+    name = part.partition("=")[0]
+    if "%" in name or "+" in name:
+        name = unquote_plus(name)
     return name.lower() in local or TRACKING.fullmatch(name) is not None
 
 
-def _wrapped_target(url: ada_url.URL) -> str | None:
-    host, path = canonical_host(url.hostname), _trimmed_path(url)
-    candidates = (
+def _wrapped_target(url: _Url) -> str | None:
+    site = url.site
+    if not (site.wrappers or site.embedding or site.is_mirror):
+        return None
+    targets = (
         target
-        for wrapper in _wrappers_at(host)
-        if wrapper.path.fullmatch(path)
-        for target in _parameter_targets(url.search[1:], wrapper)
+        for wrapper in site.wrappers
+        if wrapper.path.fullmatch(url.path)
+        for target in _parameter_targets(url.query, wrapper)
     )
-    return next(candidates, None) or _amp_target(host + path + url.search)
-
-
-def _is_opaque(host: str, path: str) -> bool:
-    return any(wrapper.host.fullmatch(host) and wrapper.path.fullmatch(path) for wrapper in OPAQUE)
-
-
-@lru_cache(maxsize=16384)
-def _wrappers_at(host: str) -> tuple[Wrapper, ...]:
-    return tuple(wrapper for wrapper in WRAPPERS if wrapper.host.fullmatch(host))
+    return next(targets, None) or _embedded_target(url) or _mirrored_target(url)
 
 
 def _parameter_targets(query: str, wrapper: Wrapper) -> Iterator[str]:
@@ -175,7 +185,22 @@ def _decoded(value: str) -> str:
         return ""
 
 
-def _amp_target(address: str) -> str | None:
-    cached = _AMP_CACHE.fullmatch(address)
-    target = f"https://{unquote(cached[1])}" if cached else ""
+def _embedded_target(url: _Url) -> str | None:
+    address = f"{url.path}?{url.query}" if url.query else url.path
+    for embedding in url.site.embedding:
+        found = embedding.path.fullmatch(address)
+        target = unquote(found[1]) if found else ""
+        absolute = target if _WEB.match(target) else f"https://{target}"
+        if found and _parse(absolute):
+            return absolute
+    return None
+
+
+def _mirrored_target(url: _Url) -> str | None:
+    """``www-acme-com.translate.goog`` shows ``www.acme.com``: dots are written ``-``, hyphens ``--``."""
+    if not url.site.is_mirror:
+        return None
+    mirrored = url.site.host.removesuffix(MIRROR).replace("--", "\0").replace("-", ".").replace("\0", "-")
+    query = "&".join(part for part in url.query.split("&") if part and not part.startswith(_MIRROR_PARAMETER))
+    target = f"https://{mirrored}{url.path}{'?' + query if query else ''}"
     return target if _parse(target) else None

@@ -21,7 +21,10 @@ with tasks as (
     where t.status = 'completed' and not exists (
         select from question_monitor_runs u where u.tenant_id = t.tenant_id and u.brand_id = t.brand_id
             and u.question_id = t.question_id and u.ai_platform_id = t.ai_platform_id and u.collector_type = t.collector_type
-            and u.run_mode = t.run_mode and u.business_date = t.business_date and u.status = 'succeeded')
+            and u.run_mode = t.run_mode and u.business_date = t.business_date
+            -- A later reading of the body, or a person, may find that what was taken for an answer is none.
+            and (u.status = 'succeeded' or exists (
+                select from desktop_task_attempts s where s.id = u.attempt_id and s.outcome = 'succeeded')))
     union
     select t.id from tasks t
     where t.collect_request_id is not null and t.status = 'pending' and t.active_task_id is null and t.dispatch_lane = 'high'

@@ -2,7 +2,7 @@
 -- What an answer is judged against, the text that this very attempt asked. By id and tenant, so that a forged message meets
 -- nothing.
 select a.id as attempt_id, t.id as task_id, t.tenant_id, t.brand_id, t.business_date, t.ai_platform_id, t.run_mode,
-    v.text as question, a.outcome is not distinct from 'succeeded' as taken
+    v.text as question, a.outcome
 from unnest($1::uuid[], $2::bigint[]) as m(attempt_id, tenant_id)
 join desktop_task_attempts a on a.id = m.attempt_id and a.tenant_id = m.tenant_id
 join monitoring_collect_tasks t on t.id = a.monitor_task_id
@@ -20,21 +20,22 @@ join unnest($1::bigint[], $2::bigint[]) as m(tenant_id, brand_id) on m.tenant_id
 -- name: upsert_runs
 -- Dispatch §12.3: success wins, the last success wins, a failure never overwrites a success. Last is the later attempt
 -- by the database's clock at its lease, so that the facts do not depend on the order in which results arrive; the same
--- attempt again changes nothing. Inserted in key order, so that two writers cannot lock each other out.
+-- attempt again changes nothing. Inserted in key order, so that two writers cannot lock each other out. A row that was
+-- there before has been locked by this statement, which its xmax shows: only such a one has anything to forget.
 insert into question_monitor_runs as r (
     tenant_id, brand_id, question_id, question_version_id, ai_platform_id, collector_type, run_mode, business_date,
     status, failure_kind, failure_reason, provider_model, search_enabled, request_id, retry_count, wire, finish_reason,
-    answer_chars, raw_answer_key, attempt_id, collect_request_id, run_at)
+    answer_chars, raw_answer_key, attempt_id, collect_request_id, run_at, extractor_version)
 select t.tenant_id, t.brand_id, t.question_id, coalesce(a.question_version_id, t.question_version_id), t.ai_platform_id,
     t.collector_type, t.run_mode, t.business_date, f.status, f.failure_kind, f.failure_reason, f.provider_model, t.run_mode = 'api_search_grounded',
     f.request_id,
     (select count(*) from desktop_task_attempts e
      where e.monitor_task_id = t.id and (e.leased_at, e.id) < (a.leased_at, a.id)),
-    f.wire, f.finish_reason, f.answer_chars, f.raw_answer_key, a.id, t.collect_request_id, f.run_at
+    f.wire, f.finish_reason, f.answer_chars, f.raw_answer_key, a.id, t.collect_request_id, f.run_at, f.extractor_version
 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[],
-            $10::text[], $11::timestamptz[])
+            $10::text[], $11::timestamptz[], $12::text[])
     as f(attempt_id, status, failure_kind, failure_reason, provider_model, request_id, wire, finish_reason, answer_chars,
-         raw_answer_key, run_at)
+         raw_answer_key, run_at, extractor_version)
 join desktop_task_attempts a on a.id = f.attempt_id
 join monitoring_collect_tasks t on t.id = a.monitor_task_id
 order by t.id
@@ -44,12 +45,13 @@ set question_version_id = excluded.question_version_id, status = excluded.status
     search_enabled = excluded.search_enabled, request_id = excluded.request_id, retry_count = excluded.retry_count,
     wire = excluded.wire, finish_reason = excluded.finish_reason, answer_chars = excluded.answer_chars,
     raw_answer_key = excluded.raw_answer_key, attempt_id = excluded.attempt_id,
-    collect_request_id = excluded.collect_request_id, run_at = excluded.run_at, updated_at = now()
+    collect_request_id = excluded.collect_request_id, run_at = excluded.run_at,
+    extractor_version = excluded.extractor_version, updated_at = now()
 where (excluded.status = 'succeeded' and r.status = 'failed')
    or (excluded.status = r.status and coalesce(
        (select (n.leased_at, n.id) > (o.leased_at, o.id) from desktop_task_attempts n, desktop_task_attempts o
         where n.id = excluded.attempt_id and o.id = r.attempt_id), true))
-returning r.id, r.attempt_id
+returning r.id, r.attempt_id, r.xmax <> 0 as overwritten
 
 -- name: forget_parse
 -- A run that was taken is parsed anew; what people labelled stays.
@@ -75,22 +77,18 @@ set extractor_version = excluded.extractor_version, search_hit = excluded.search
     brand_position = excluded.brand_position, absence = excluded.absence, share_of_voice = excluded.share_of_voice,
     competitor_mention_count = excluded.competitor_mention_count, mentions = excluded.mentions,
     citation_count = excluded.citation_count, own_citation_count = excluded.own_citation_count,
-    confidence = excluded.confidence, parsed_at = now()
-
--- name: write_citations
--- After forget_parse, so without conflicts.
-insert into monitoring_citation_facts (
-    run_id, ordinal, tenant_id, page_url, normalized_url, domain, site_name, title, citation_hash, owner)
-select f.run_id, f.ordinal, r.tenant_id, f.page_url, f.normalized_url, f.domain, f.site_name, f.title, f.citation_hash,
-    f.owner
-from unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-    as f(run_id, ordinal, page_url, normalized_url, domain, site_name, title, citation_hash, owner)
-join question_monitor_runs r on r.id = f.run_id
+    confidence = excluded.confidence, labelled_case_id = null, parsed_at = now()
 
 -- name: write_badcases
--- A case that somebody has labelled already is not opened again.
-insert into monitoring_parse_badcases (tenant_id, run_id, reason, confidence)
-select r.tenant_id, r.id, f.reason, f.confidence
+-- A case that somebody has labelled is not opened again for the same answer. For another one it is; what was said of the
+-- earlier one stays among the regression cases.
+insert into monitoring_parse_badcases as b (
+    tenant_id, run_id, reason, confidence, attempt_id, raw_answer_key, extractor_version)
+select r.tenant_id, r.id, f.reason, f.confidence, r.attempt_id, r.raw_answer_key, r.extractor_version
 from unnest($1::bigint[], $2::text[], $3::float8[]) as f(run_id, reason, confidence)
 join question_monitor_runs r on r.id = f.run_id
-on conflict (run_id, reason) do nothing
+on conflict (run_id, reason) do update
+set confidence = excluded.confidence, attempt_id = excluded.attempt_id, raw_answer_key = excluded.raw_answer_key,
+    extractor_version = excluded.extractor_version, label = null, labelled_by = null, labelled_at = null,
+    figures_before = null, version = b.version + 1, created_at = now()
+where b.attempt_id is distinct from excluded.attempt_id

@@ -38,7 +38,7 @@ select greatest(
             join desktop_task_attempts a on a.monitor_task_id = t.id and a.ended_at is null
             where t.leased_to_executor is not null and t.status = 'received'),
         0)::float8 * 1000 as ingest_ms,
-    (select coalesce(max(extract(epoch from now() - q.marked_at)), 0)::float8 * 1000 from projection_rebuild_queue q
+    (select greatest(max(extract(epoch from now() - q.marked_at)), 0)::float8 * 1000 from projection_rebuild_queue q
         where q.not_before < 'infinity') as projection_ms,
     (select count(*)::int from projection_rebuild_queue q where q.not_before = 'infinity') as parked,
     (select count(*)::int from (select from outbox o where o.channel in ('amqp', 'signal') and o.delivered_at is null

@@ -81,14 +81,23 @@ returning r.id, r.tenant_id, r.dispatched_task_count, r.completed_task_count, r.
 -- Only when a signal is due, at most 20 times a run.
 select count(*)::int from monitoring_collect_tasks where batch_id = $1 and last_dispatched_at is not null
 
--- name: add_to_batch
--- Batches may hold 100,000 tasks: counters move by deltas under the row's lock. A finished one's are history: whoever asks
--- its tasks again counts them elsewhere.
-update scheduled_batches
-set completed_count = completed_count + $2, failed_count = failed_count + $3,
-    skipped_count = skipped_count + $4, expired_count = expired_count + $5
-where id = $1 and status not in ('completed', 'cancelled')
-returning workflow_id, tenant_id, expected_count,
-    completed_count + failed_count + skipped_count + expired_count as settled,
-    completed_count + failed_count + skipped_count + expired_count
-        - ($2::int + $3::int + $4::int + $5::int) as settled_before
+-- name: add_to_batches
+-- Batches may hold 100,000 tasks: counters move by deltas under the rows' locks, which are taken in the order of ids. A
+-- finished batch's are history: whoever asks its tasks again counts them elsewhere.
+with locked as materialized (
+    select id from scheduled_batches
+    where id = any($1::bigint[]) and status not in ('completed', 'cancelled')
+    order by id
+    for no key update
+)
+update scheduled_batches b
+set completed_count = b.completed_count + d.completed, failed_count = b.failed_count + d.failed,
+    skipped_count = b.skipped_count + d.skipped, expired_count = b.expired_count + d.expired
+from locked l
+join unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $5::int[]) as d(id, completed, failed, skipped, expired)
+    on d.id = l.id
+where b.id = l.id
+returning b.id, b.workflow_id, b.tenant_id, b.expected_count,
+    b.completed_count + b.failed_count + b.skipped_count + b.expired_count as settled,
+    b.completed_count + b.failed_count + b.skipped_count + b.expired_count
+        - (d.completed + d.failed + d.skipped + d.expired) as settled_before

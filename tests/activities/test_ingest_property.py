@@ -1,7 +1,8 @@
-"""Any order and any repetition of a set of results leaves the same facts (3-results §3.2)."""
+"""Any order and any repetition of a set of results leaves the same facts, ends and counters (3-results §3.2)."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,42 @@ from tests.support.world import Desktop, Lease, World, ago
 
 NAME = "ingest/0"
 ATTEMPTS = 3
+TASKS = 2
+RESULTS = TASKS * ATTEMPTS
+
+# What an attempt may come back with; only the first two are answers.
+ANSWERS = ("mentions the brand", "denies to know it")
+KINDS = (*ANSWERS, "rate limited", "unknown format", "desktop failed")
 
 FACTS = """
-select r.status, r.failure_reason, r.provider_model, r.retry_count, r.raw_answer_key is not null as has_raw,
-    p.brand_mention_count, p.citation_count,
-    (select array_agg(c.page_url order by c.ordinal) from monitoring_citation_facts c where c.run_id = r.id) as pages
-from question_monitor_runs r
+select r.status, r.failure_kind, r.failure_reason, r.provider_model, r.retry_count, r.wire, r.answer_chars,
+    r.raw_answer_key is not null as has_raw, p.brand_mentioned, p.brand_mention_count, p.absence, p.share_of_voice,
+    p.mentions, p.citation_count, p.confidence,
+    (select array_agg(c.ordinal || ' ' || c.page_url order by c.ordinal) from monitoring_citation_facts c
+        where c.run_id = r.id) as pages,
+    (select array_agg(b.reason order by b.reason) from monitoring_parse_badcases b where b.run_id = r.id) as badcases
+from monitoring_collect_tasks t
+left join question_monitor_runs r on r.question_id = t.question_id
 left join question_monitor_parse_results p on p.run_id = r.id
-join monitoring_collect_tasks t on t.question_id = r.question_id
-where t.id = $1
+where t.id = any($1::bigint[])
+order by t.id
 """
 
-NOTHING_LEFT_OVER = """
-select (select count(*) from desktop_tasks where monitor_task_id = $1
-        and status in ('queued', 'in_progress', 'unknown'))
-    + (select count(*) from desktop_task_attempts where monitor_task_id = $1 and ended_at is null)
+ENDS = """
+select t.status, t.active_task_id is null as is_free,
+    (select count(*) from desktop_tasks d where d.monitor_task_id = t.id
+        and d.status in ('queued', 'in_progress', 'unknown')) as live,
+    (select count(*) from desktop_task_attempts a where a.monitor_task_id = t.id and a.ended_at is null) as open
+from monitoring_collect_tasks t
+where t.id = any($1::bigint[])
+order by t.id
+"""
+
+COUNTERS = """
+select b.completed_count, b.failed_count, b.skipped_count,
+    b.completed_count = (select count(*) from monitoring_collect_tasks t
+        where t.batch_id = b.id and t.status = 'completed') as agrees
+from scheduled_batches b where b.id = $1
 """
 
 
@@ -52,9 +74,9 @@ class Once:
         pass
 
 
-async def attempts_of_one_task(world: World, client: Desktop) -> list[Lease]:
+async def attempts_of_one_task(world: World, client: Desktop, batch: int) -> list[Lease]:
     """Two attempts that were revoked, and the running one, all of one business task."""
-    current = await world.leased(client, status="in_progress")
+    current = await world.leased(client, status="in_progress", batch_id=batch)
     leases = []
     for number in range(ATTEMPTS - 1):
         old = await world.leased(client, status="in_progress")
@@ -67,65 +89,82 @@ async def attempts_of_one_task(world: World, client: Desktop) -> list[Lease]:
     return [*leases, current]
 
 
-def messages_of(
-    world: World, client: Desktop, leases: Sequence[Lease], successes: Sequence[bool]
-) -> list[ResultMessage]:
-    messages = []
-    for number, (lease, succeeds) in enumerate(zip(leases, successes, strict=True)):
-        body = chat_answer("Acme. " * (number + 1), model=f"model-{number}", urls=[f"https://example.com/{number}"])
-        answer = result(world, lease, client, raw=body)
-        messages.append(answer if succeeds else failure(world, lease, client, f"failure {number}"))
-    return messages
+def message_of(world: World, client: Desktop, lease: Lease, kind: str, number: int) -> ResultMessage:
+    """A result whose wording tells which attempt it came from."""
+    urls = [f"https://example.com/{number}", f"https://example.com/{number}/b", f"https://example.com/{number}"]
+    match kind:
+        case "mentions the brand":
+            raw = chat_answer("Acme. " * (number + 1), model=f"model-{number}", urls=urls)
+        case "denies to know it":
+            raw = chat_answer("I have no information about Acme.", model=f"model-{number}", urls=urls[:1])
+        case "rate limited":
+            raw = f'{{"error": {{"code": "rate_limit_exceeded", "message": "slow down {number}"}}}}'
+        case "unknown format":
+            raw = f'{{"what": [{number}]}}'
+        case _:
+            return failure(world, lease, client, f"failure {number}")
+    return result(world, lease, client, raw=raw)
 
 
-async def facts_after(pool: Pool, raw: RawAnswers, successes: Sequence[bool], order: Sequence[Sequence[int]]) -> Any:
-    """The facts of a new task after these batches of results, given by attempt number."""
+async def picture_after(pool: Pool, raw: RawAnswers, kinds: Sequence[str], order: Sequence[Sequence[int]]) -> Any:
+    """Facts, ends and counters of new tasks after these batches of results, given by number."""
     world = await World.create(pool)
     client = await world.client()
-    leases = await attempts_of_one_task(world, client)
-    messages = messages_of(world, client, leases, successes)
-    batches = [[messages[number] for number in batch] for batch in order]
+    batch = await world.batch()
+    leases = [lease for _ in range(TASKS) for lease in await attempts_of_one_task(world, client, batch)]
+    messages = [
+        message_of(world, client, lease, kind, number)
+        for number, (lease, kind) in enumerate(zip(leases, kinds, strict=True))
+    ]
 
     async def no_dead_letters(message: Received, reason: str, shard: int) -> None:
         raise AssertionError(reason)
 
+    batches = [[messages[number] for number in part] for part in order]
     epoch = await take(pool, NAME, "property")
     await IngestShard(pool, lambda _: Once(batches), raw, no_dead_letters).run(NAME, epoch, 0)
-    task = leases[0].business_id
-    assert await pool.fetchval(NOTHING_LEFT_OVER, task) == 0
-    business = await world.business(task)
-    assert business["status"] == ("completed" if any(successes) else "pending")
-    return [dict(row) for row in await pool.fetch(FACTS, task)]
+    tasks = sorted({lease.business_id for lease in leases})
+    return {
+        "facts": [dict(row) for row in await pool.fetch(FACTS, tasks)],
+        "ends": [dict(row) for row in await pool.fetch(ENDS, tasks)],
+        "counters": [dict(row) for row in await pool.fetch(COUNTERS, batch)],
+    }
 
 
-def in_batches(numbers: Sequence[int], cut: int) -> list[Sequence[int]]:
-    return [part for part in (numbers[:cut], numbers[cut:]) if part]
+def answered(kinds: Sequence[str]) -> list[bool]:
+    """Whether each task has an answer among its attempts."""
+    return [any(kind in ANSWERS for kind in kinds[at : at + ATTEMPTS]) for at in range(0, RESULTS, ATTEMPTS)]
 
 
-@settings(max_examples=15, deadline=timedelta(seconds=30), suppress_health_check=list(HealthCheck))
+def in_batches(numbers: Sequence[int], cuts: Iterable[int]) -> list[Sequence[int]]:
+    bounds = [0, *sorted(cuts), len(numbers)]
+    return [numbers[start:end] for start, end in pairwise(bounds) if start < end]
+
+
+@settings(max_examples=12, deadline=timedelta(seconds=30), suppress_health_check=list(HealthCheck))
 @given(
-    successes=st.tuples(*[st.booleans()] * ATTEMPTS),
-    order=st.permutations(range(ATTEMPTS)),
-    repeats=st.lists(st.integers(0, ATTEMPTS - 1), max_size=4),
-    cut=st.integers(0, ATTEMPTS + 4),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=RESULTS, max_size=RESULTS),
+    order=st.permutations(range(RESULTS)),
+    repeats=st.lists(st.integers(0, RESULTS - 1), max_size=5),
+    cuts=st.lists(st.integers(0, RESULTS), max_size=3),
 )
-async def test_any_order_and_repetition_gives_the_same_facts(
-    pool: Pool,
-    tmp_path: Path,
-    successes: tuple[bool, ...],
-    order: list[int],
-    repeats: list[int],
-    cut: int,
+async def test_any_order_and_repetition_gives_the_same_facts_ends_and_counters(
+    pool: Pool, tmp_path: Path, kinds: list[str], order: list[int], repeats: list[int], cuts: list[int]
 ) -> None:
     raw = RawAnswers(f"file://{tmp_path}/raw")
-    in_order = await facts_after(pool, raw, successes, [[number] for number in range(ATTEMPTS)])
-    shuffled = await facts_after(pool, raw, successes, in_batches([*order, *repeats], cut))
+    in_order = await picture_after(pool, raw, kinds, [[number] for number in range(RESULTS)])
+    shuffled = await picture_after(pool, raw, kinds, in_batches([*order, *repeats], cuts))
     assert shuffled == in_order
+    states = ["completed" if done else "pending" for done in answered(kinds)]
+    assert [end["status"] for end in in_order["ends"]] == states
+    assert [(end["live"], end["open"]) for end in in_order["ends"]] == [(0, 0)] * TASKS
+    [counters] = in_order["counters"]
+    assert (counters["completed_count"], counters["failed_count"]) == (sum(answered(kinds)), 0)
+    assert counters["agrees"]
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 2, 4, 1, 3, 0]])
 async def test_the_newest_attempts_answer_is_the_one_that_stays(pool: Pool, tmp_path: Path, order: list[int]) -> None:
-    [facts] = await facts_after(
-        pool, RawAnswers(f"file://{tmp_path}/raw"), (True, True, True), [[each] for each in order]
-    )
-    assert facts["provider_model"] == "model-2"
+    raw = RawAnswers(f"file://{tmp_path}/raw")
+    picture = await picture_after(pool, raw, ["mentions the brand"] * RESULTS, [[each] for each in order])
+    assert [facts["provider_model"] for facts in picture["facts"]] == ["model-2", "model-5"]

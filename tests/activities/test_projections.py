@@ -10,6 +10,7 @@ from activities.projections import ProjectionRebuilder
 from domain.errors import FencedOut
 from store.database import Pool, transaction
 from store.listen import Listener
+from store.projections import parked_marks, replay_mark
 from store.residents import take
 from store.settlement import mark_projections
 from tests.support.result_queues import until
@@ -72,6 +73,30 @@ async def test_a_day_that_fails_is_put_off_and_the_next_one_is_rebuilt(
             return bool(built == 1 and tries and tries >= 1)
 
         await until(other_built)
+
+
+async def test_a_day_is_parked_after_five_failures_of_its_own_and_built_once_its_cause_is_gone(
+    pool: Pool, database_url: str, world: World
+) -> None:
+    await pool.execute(
+        "create function refuse() returns trigger language plpgsql as $$ begin raise data_exception; end $$"
+    )
+    await pool.execute(
+        "create trigger refuse before insert on monitoring_brand_daily for each row execute function refuse()"
+    )
+    await mark(world, await world.business_task())
+    epoch = await take(pool, NAME, "test")
+    rebuilder = ProjectionRebuilder(pool, Listener(database_url))
+    for _ in range(5):
+        await pool.execute("update projection_rebuild_queue set not_before = now()")
+        assert await rebuilder.rebuild_next(NAME, epoch)
+    assert not await rebuilder.rebuild_next(NAME, epoch)
+    [parked] = await parked_marks(pool, 10)
+    assert (parked.tries, str(parked.error).split(":")[0]) == (5, "DataError")
+    await pool.execute("drop trigger refuse on monitoring_brand_daily")
+    assert await replay_mark(pool, parked.day)
+    assert await rebuilder.rebuild_next(NAME, epoch)
+    assert await pool.fetchval("select count(*) from monitoring_brand_daily") == 1
 
 
 async def test_a_terminated_connection_is_no_failed_try(pool: Pool, database_url: str, world: World) -> None:

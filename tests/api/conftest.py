@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.app import create_app
@@ -76,7 +78,7 @@ async def serving(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def settings(servers: Servers, database_url: str) -> Settings:
+def settings(servers: Servers, database_url: str, tmp_path: Path) -> Settings:
     return Settings(
         _env_file=None,
         database_url=database_url,
@@ -84,6 +86,7 @@ def settings(servers: Servers, database_url: str) -> Settings:
         amqp_url=servers.amqp_url,
         temporal_address=servers.temporal_address,
         temporal_namespace=servers.temporal_namespace,
+        raw_store_url=f"file://{tmp_path}/raw",
         environment="development",
         jwt_dev_key=DEVELOPMENT_KEY,
         jwks_url="",
@@ -97,10 +100,21 @@ async def state(settings: Settings) -> AsyncIterator[AppState]:
         yield replace(opened, accept=AcceptInProcess(opened.pool))
 
 
+@pytest.fixture(scope="session")
+def app() -> FastAPI:
+    """The routes, built once: that takes longer than most tests. Each test brings the state that a lifespan yields."""
+    return create_app(Settings(_env_file=None))
+
+
 @pytest.fixture
-async def http(settings: Settings, state: AppState) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: FastAPI, state: AppState) -> AsyncIterator[httpx.AsyncClient]:
     """A client without a token."""
-    async with serving(create_app(settings, state)) as client:
+
+    async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "state": {"giveway": state}}, receive, send)
+
+    transport = httpx.ASGITransport(app=with_state, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://giveway.test") as client:
         yield client
 
 

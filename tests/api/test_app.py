@@ -6,6 +6,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from fastapi import FastAPI
 from openapi_spec_validator import validate
 from temporalio.client import Client
 
@@ -111,8 +112,8 @@ async def test_the_app_opens_its_own_resources_while_broker_and_temporal_are_awa
         assert (await http.get("/healthz")).status_code == 200
 
 
-def test_every_change_of_operators_says_which_version_it_wants_and_shows(settings: Settings) -> None:
-    paths = create_app(settings).openapi()["paths"]
+def test_every_change_of_operators_says_which_version_it_wants_and_shows(app: FastAPI) -> None:
+    paths = app.openapi()["paths"]
     changes = [item for path, item in paths.items() if path.startswith("/api/ops/") and "put" in item]
     assert changes
     for item in changes:
@@ -120,8 +121,8 @@ def test_every_change_of_operators_says_which_version_it_wants_and_shows(setting
         assert all("ETag" in item[method]["responses"]["200"]["headers"] for method in ("get", "put"))
 
 
-def test_the_openapi_document_is_valid_and_every_operation_has_an_id_and_an_answer(settings: Settings) -> None:
-    document = create_app(settings).openapi()
+def test_the_openapi_document_is_valid_and_every_operation_has_an_id_and_an_answer(app: FastAPI) -> None:
+    document = app.openapi()
     validate(document)
     every = operations(document)
     ids = [operation["operationId"] for operation in every]

@@ -18,6 +18,7 @@ from tests.api.conftest import Caller, Login, problem_of
 from tests.conftest import Servers
 from tests.support.batches import planned, ref, with_tasks
 from tests.support.world import World
+from tests.workflows.stage import shows, until
 from workflows.scheduled_batch import ScheduledBatch
 
 BASE = "/api/tenant/monitoring/batches"
@@ -91,6 +92,8 @@ async def test_a_batch_that_is_being_cancelled_refuses_orders(
     # A live request's task is left to it: the batch waits for that one.
     await world.business_task(request_id=await world.request(), batch_id=batch)
     handle = await start(world, temporal, queue, batch)
+    # By then it counts that task too: an earlier cancel would find everything settled.
+    await until(lambda: shows(handle, "**running**"))
     assert (await handle.execute_update(ScheduledBatch.cancel)).status == "cancelling"
     for order in ("pause", "resume"):
         assert problem_of(await call("POST", f"{BASE}/{batch}/{order}"), 409)["code"] == "batch_over"

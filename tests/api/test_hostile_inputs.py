@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.auth import Role
@@ -88,8 +89,8 @@ def call(login: Login, world: World) -> Caller:
 
 
 @pytest.fixture
-def every(settings: Settings) -> list[Operation]:
-    return operations(create_app(settings))
+def every(app: FastAPI) -> list[Operation]:
+    return operations(app)
 
 
 def ids_of(world: World) -> dict[str, Any]:
@@ -100,6 +101,7 @@ def ids_of(world: World) -> dict[str, Any]:
         "question_id": missing,
         "plan_id": missing,
         "batch_id": missing,
+        "badcase_id": missing,
         "request_id": uuid4(),
         "client_id": uuid4(),
         "task_id": uuid4(),

@@ -4,11 +4,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from fastapi import FastAPI
 
-from api.app import create_app
 from api.auth import Role
 from domain.ids import new_uuid
-from settings import Settings
 from store.database import Pool
 from tests.api.conftest import Caller, Login, problem_of
 from tests.api.routes import operations, sound_body
@@ -27,9 +26,9 @@ def filled() -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def test_nobody_but_ops_reaches_any_of_it(settings: Settings, login: Login, world: World) -> None:
+async def test_nobody_but_ops_reaches_any_of_it(app: FastAPI, login: Login, world: World) -> None:
     tried = 0
-    for operation in operations(create_app(settings)):
+    for operation in operations(app):
         if not operation.path.startswith("/api/ops/"):
             continue
         for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN):

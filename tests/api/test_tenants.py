@@ -2,12 +2,15 @@
 
 from typing import Any
 
-from api.app import create_app
+from fastapi import FastAPI
+
 from api.auth import Role
 from settings import Settings
 from store.database import Pool
+from store.raw_answers import RawAnswers
 from tests.api.conftest import Login, problem_of
 from tests.api.routes import operations, sound_body
+from tests.support.badcases import doubtful
 from tests.support.world import World
 
 COUNTED = (
@@ -21,10 +24,12 @@ COUNTED = (
     "scheduled_batches",
     "monitoring_collect_requests",
     "desktop_clients",
+    "monitoring_parse_badcases",
+    "monitoring_regression_cases",
 )
 
 
-async def everything_of(pool: Pool, world: World) -> dict[str, Any]:
+async def everything_of(pool: Pool, world: World, raw_answers: RawAnswers) -> dict[str, Any]:
     """One of each thing that has an id in some path."""
     competitor = await pool.fetchval(
         "insert into competitors (tenant_id, brand_id, name) values ($1, $2, 'rival') returning id",
@@ -32,6 +37,7 @@ async def everything_of(pool: Pool, world: World) -> dict[str, Any]:
         world.brand_id,
     )
     return {
+        "badcase_id": await doubtful(world, raw_answers),
         "brand_id": world.brand_id,
         "competitor_id": competitor,
         "question_id": (await world.question()).id,
@@ -51,14 +57,14 @@ async def rows_of(pool: Pool) -> dict[str, list[str]]:
 
 
 async def test_another_tenants_ids_are_missing_on_every_route_and_nothing_changes(
-    settings: Settings, login: Login, world: World, pool: Pool
+    app: FastAPI, settings: Settings, login: Login, world: World, pool: Pool
 ) -> None:
-    ids = await everything_of(pool, world)
+    ids = await everything_of(pool, world, RawAnswers(settings.raw_store_url))
     other = await World.create(pool, "Other")
     stranger = login(other, Role.ADMIN, workspaces=[other.workspace_id, world.workspace_id])
     owner = login(world)
     before, tried = await rows_of(pool), 0
-    for operation in operations(create_app(settings)):
+    for operation in operations(app):
         if "{" not in operation.path or operation.path.startswith(("/api/desktop/tasks/", "/api/ops/")):
             continue
         response = await stranger(operation.method, operation.filled(ids), json=sound_body(operation, other))
@@ -66,19 +72,21 @@ async def test_another_tenants_ids_are_missing_on_every_route_and_nothing_change
         tried += 1
     assert tried > 20
     assert await rows_of(pool) == before
-    for operation in operations(create_app(settings)):
+    for operation in operations(app):
         # A stream ends with its request, not with its answer.
         streams = operation.id == "stream_collect_request"
         if operation.method == "GET" and operation.path.startswith("/api/tenant") and not streams:
             assert (await owner("GET", operation.filled(ids))).status_code == 200, operation
 
 
-async def test_lists_hold_nothing_of_another_tenant(settings: Settings, login: Login, world: World, pool: Pool) -> None:
-    ids = await everything_of(pool, world)
+async def test_lists_hold_nothing_of_another_tenant(
+    app: FastAPI, settings: Settings, login: Login, world: World, pool: Pool
+) -> None:
+    ids = await everything_of(pool, world, RawAnswers(settings.raw_store_url))
     other = await World.create(pool, "Other")
     await pool.execute("delete from brands where tenant_id = $1", other.tenant_id)
     stranger = login(other, Role.ADMIN, workspaces=[other.workspace_id, world.workspace_id])
-    for operation in operations(create_app(settings)):
+    for operation in operations(app):
         if operation.path.startswith("/api/ops/"):
             continue
         is_list = operation.id.startswith("list_") and "{" not in operation.path and operation.id != "list_platforms"
@@ -86,8 +94,10 @@ async def test_lists_hold_nothing_of_another_tenant(settings: Settings, login: L
             assert (await stranger("GET", operation.filled(ids))).json()["items"] == [], operation
 
 
-async def test_another_tenants_ids_inside_a_body_are_missing(login: Login, world: World, pool: Pool) -> None:
-    ids = await everything_of(pool, world)
+async def test_another_tenants_ids_inside_a_body_are_missing(
+    settings: Settings, login: Login, world: World, pool: Pool
+) -> None:
+    ids = await everything_of(pool, world, RawAnswers(settings.raw_store_url))
     hanging = await pool.fetchrow(
         "with k as (insert into keywords (tenant_id, brand_id, text) values ($1, $2, 'k') returning id),"
         " t as (insert into topics (tenant_id, brand_id, name) values ($1, $2, 't') returning id)"

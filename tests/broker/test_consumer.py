@@ -10,8 +10,9 @@ import pytest
 
 from broker.connection import BrokerConnection
 from broker.consumer import IngestConsumer, Received
+from broker.dead_letters import REASON_HEADER, dead_letter
 from broker.publisher import Outgoing, Publisher
-from broker.results import REASON_HEADER, dead_letter, decode_result, publish_result
+from broker.results import decode_result, publish_result
 from broker.topology import DELIVERY_LIMIT
 from domain.errors import BrokerUnavailable
 from domain.ids import shard_key, shard_of
@@ -188,3 +189,37 @@ async def test_a_result_without_a_queue_is_not_accepted_until_the_queue_is_back(
         await publish_result(publisher, a_result(), "k", 1)
     await publish_result(publisher, a_result(), "k", 1)
     assert await backlog(broker, prefix + ingest_queue(0)) == 1
+
+
+async def send_sized(publisher: Publisher, sizes: list[int]) -> None:
+    outcomes = await publisher.publish_many(
+        [Outgoing(INGEST_EXCHANGE, "0", b"%08d" % n * (size // 8)) for n, size in enumerate(sizes)]
+    )
+    assert set(outcomes) == {"routed"}
+
+
+async def test_a_batch_closes_at_its_bytes(publisher: Publisher, broker: BrokerConnection, prefix: str) -> None:
+    await send_sized(publisher, [40_000] * 6)
+    consumer = a_consumer(broker, prefix, max_batch_bytes=100_000, max_wait=5)
+    async with aclosing(consumer.batches()) as batches:
+        assert [len(batch) for batch in await take(batches, 6)] == [3, 3]
+
+
+async def test_large_messages_wait_in_the_broker_and_small_ones_widen_the_window_again(
+    publisher: Publisher, broker: BrokerConnection, prefix: str
+) -> None:
+    await send_sized(publisher, [100_000] * 40 + [80] * 120)
+    consumer = a_consumer(broker, prefix, max_messages=20, max_held_bytes=1_000_000)
+    seen: list[int] = []
+    most_held, windows = 0, set()
+    async with aclosing(consumer.batches()) as batches, asyncio.timeout(30):
+        while len(set(seen)) < 160:
+            batch = await anext(batches)
+            most_held = max(most_held, consumer.held_bytes)
+            windows.add(consumer.window)
+            seen += [int(message.body[:8]) for message in batch]
+            await consumer.ack(batch)
+    # What is acknowledged comes once, also where the window changes.
+    assert seen == list(range(160))
+    assert most_held <= 1_000_000
+    assert windows == {10, 40}

@@ -29,7 +29,9 @@ def test_a_taken_configured_port_names_the_port_the_variable_and_what_to_do(tmp_
 
 
 def test_a_taken_preferred_port_gives_way_to_a_free_one_that_is_remembered(tmp_path: Path, taken: int) -> None:
-    chosen = PortBook(tmp_path, {}, {"postgres": taken}).take("postgres")
+    book = PortBook(tmp_path, {}, {"postgres": taken})
+    chosen = book.take("postgres")
+    book.close()
     assert chosen != taken
     assert PortBook(tmp_path, {}, {"postgres": taken}).take("postgres") == chosen
 
@@ -37,6 +39,18 @@ def test_a_taken_preferred_port_gives_way_to_a_free_one_that_is_remembered(tmp_p
 def test_two_servers_of_one_stack_never_share_a_port(tmp_path: Path) -> None:
     book = PortBook(tmp_path, {}, {"api": 21_111, "hub": 21_111})
     assert book.take("api") != book.take("hub")
+
+
+def test_two_stacks_that_start_at_once_never_choose_the_same_port(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    first = PortBook(tmp_path, {}, {"metrics": 21_222})
+    preferred = first.take("metrics")
+    second = PortBook(tmp_path / "other", {"GIVEWAY_HUB_PORT": str(preferred)}, {"metrics": preferred})
+    assert second.take("metrics") != preferred
+    with pytest.raises(PortTaken):
+        second.take("hub")
+    first.close()
+    assert second.take("hub") == preferred
 
 
 @pytest.mark.parametrize("value", ["http", "0", "65536", "-1", "８０８０", "80 "])

@@ -101,7 +101,9 @@ def test_a_policy_left_by_a_set_up_that_was_killed_is_removed_by_the_next_one(cl
     assert not policy.exists()
 
 
-@pytest.mark.parametrize("line", [f"# giveway set-up, process {os.getpid()}", "# of the distribution"])
+@pytest.mark.parametrize(
+    "line", [f"# giveway set-up, process {os.getpid()}", "# of the distribution"], ids=["at work", "anybody"]
+)
 def test_a_policy_of_a_set_up_at_work_or_of_anybody_else_stays(clone: Path, line: str) -> None:
     policy = clone / "policy-rc.d"
     policy.write_text(f"#!/bin/sh\n{line}\nexit 101\n")

@@ -41,6 +41,7 @@ async def install(servers: Servers, database_url: str, state_dir: Path) -> Async
         yield Installation(describe(endpoints, state_dir, ports, None), supervisor, state_dir)
     finally:
         await supervisor.stop_all()
+        book.close()
 
 
 def _environment(name: str) -> dict[str, str]:

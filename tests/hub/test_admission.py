@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from websockets.asyncio.client import connect
@@ -10,7 +11,7 @@ from websockets.typing import Subprotocol
 
 from domain.errors import DatabaseUnavailable
 from domain.protocol import SUBPROTOCOL, Authenticate, CloseCode, Heartbeat, Hello, ServerAck
-from tests.hub.conftest import Desk, Rig, close_code
+from tests.hub.conftest import LIMITS, Desk, MakeRig, Rig, close_code
 
 
 async def test_a_token_in_the_header_lets_in(rig: Rig) -> None:
@@ -61,7 +62,8 @@ async def test_a_first_frame_that_is_no_token_is_unauthenticated(rig: Rig) -> No
         assert await desk.closed() == CloseCode.UNAUTHENTICATED
 
 
-async def test_silence_instead_of_a_token_or_a_hello_is_cut_off(rig: Rig) -> None:
+async def test_silence_instead_of_a_token_or_a_hello_is_cut_off(make_rig: MakeRig) -> None:
+    rig = await make_rig(limits=replace(LIMITS, authentication_seconds=1.0))
     anonymous, mute = await rig.socket(), await rig.desk()
     assert await close_code(anonymous) == CloseCode.AUTHENTICATION_TIMEOUT
     assert await mute.closed() == CloseCode.AUTHENTICATION_TIMEOUT

@@ -63,7 +63,12 @@ async def on_a_database(servers: Servers, databases: DatabaseFarm, work: Work) -
         databases.give_back(name)
 
 
+# One worker: the last of them sums up what the others saw.
+random_days = pytest.mark.xdist_group("random-days")
+
+
 # A busy machine is no failure.
+@random_days
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("impatient_reconcile")
 @pytest.mark.parametrize("number", range(PAIRS))
@@ -82,6 +87,7 @@ async def test_random_days_keep_every_invariant_and_end(
     tell(capsys, f"seeds {', '.join(str(each.seed) for each in outcomes)} held, {STEPS} steps each")
 
 
+@random_days
 def test_the_random_days_saw_every_end_of_an_order_to_stop(
     happened: Counter[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from domain.lanes import Lane
 from store.database import Pool, transaction
 from store.statements import statements
 from tests.support.clicks import Hands, accepted, finish, rounds, scheduled, task_of_today, today, whole
+from tests.support.waiting import until_blocked
 from tests.support.world import World, ago
 
 
@@ -176,8 +177,7 @@ async def test_an_answer_that_came_while_the_click_waited_its_turn_is_not_one_of
     async with transaction(world.pool) as other:
         await other.execute(statements("locks")["lock_tenant_requests"], world.tenant_id)
         clicking = asyncio.create_task(accepted(world))
-        while not await world.pool.fetchval("select count(*) from pg_locks where not granted"):
-            await asyncio.sleep(0.01)
+        await until_blocked(world.pool)
         await finish(world, frame.attempt_id)
     await clicking
     await rounds(world.pool)

@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 
 from domain.errors import InvalidInput, NotFound
-from domain.ids import new_uuid
 from domain.lanes import Lane
 from domain.pauses import PauseKind, PauseTarget, pause_target
 from store.database import Pool, transaction
 from store.dispatch import lock_rounds, read_round
 from store.pauses import Paused, drain_rest, pause, resume
 from tests.support.clicks import Hands, accepted, rounds, whole
+from tests.support.waiting import until_blocked
 from tests.support.world import Desktop, World, ago
 
 
@@ -161,8 +161,7 @@ async def test_a_pause_waits_for_the_round_under_way_and_takes_back_what_it_disp
     async with transaction(world.pool) as round_:
         await lock_rounds(round_)
         pausing = asyncio.create_task(paused(world, target, drain=True))
-        while not await world.pool.fetchval("select count(*) from pg_locks where not granted"):
-            await asyncio.sleep(0.01)
+        await until_blocked(world.pool)
         execution = await world.execution_task(await world.business_task(platform="kimi"), client.id)
     assert (await pausing).taken_back == 1
     assert await status_of(world, execution) == "aborted"
@@ -197,7 +196,7 @@ def test_a_key_that_cannot_be_one_is_refused(kind: PauseKind, key: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "key"),
-    [(PauseKind.TENANT, "999"), (PauseKind.PLATFORM, "nowhere"), (PauseKind.CLIENT, str(new_uuid()))],
+    [(PauseKind.TENANT, "999"), (PauseKind.PLATFORM, "nowhere"), (PauseKind.CLIENT, str(UUID(int=7)))],
 )
 async def test_what_is_not_there_is_not_found(world: World, kind: PauseKind, key: str) -> None:
     with pytest.raises(NotFound):

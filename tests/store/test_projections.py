@@ -1,20 +1,23 @@
-"""A brand-day's summary: completeness first, and equal to a rebuild from scratch (3-results §3.4)."""
-
-from collections.abc import Sequence
-from typing import Any
+"""A brand-day's units and their sums: completeness first, and equal to a rebuild from scratch (3-results §3.4)."""
 
 import pytest
 
-from activities.interpret import interpret
 from store.database import Pool, transaction
-from store.facts import read_brands, read_contexts, write_facts
-from store.projections import DayKey, claim_mark, mark_day, postpone, rebuild_day, rebuild_marked
-from store.residents import take
-from store.settlement import mark_projections
-from tests.support.results import chat_answer, failure, result
-from tests.support.world import BUSINESS_DATE, Desktop, Lease, World
-
-NAME = "projection/0"
+from store.projections import rebuild_day
+from tests.support.projecting import (
+    TABLES,
+    answered,
+    counts,
+    day_of,
+    picture,
+    question_of,
+    rebuild,
+    rebuild_rows,
+    rows_of,
+    store,
+    topic,
+)
+from tests.support.world import Desktop, World
 
 
 @pytest.fixture
@@ -25,34 +28,6 @@ async def world(pool: Pool) -> World:
 @pytest.fixture
 async def client(world: World) -> Desktop:
     return await world.client()
-
-
-def day_of(world: World) -> DayKey:
-    return DayKey(world.tenant_id, world.brand_id, BUSINESS_DATE)
-
-
-async def store(world: World, lease: Lease, client: Desktop, text: str | None, *urls: str) -> None:
-    """The facts of one result: an answer with this text, or a failure for None."""
-    answer = result(world, lease, client, raw=chat_answer(text or "", urls=urls))
-    message = failure(world, lease, client) if text is None else answer
-    context = (await read_contexts(world.pool, [(lease.attempt_id, world.tenant_id)]))[lease.attempt_id]
-    brands = await read_brands(world.pool, [(world.tenant_id, world.brand_id)])
-    async with transaction(world.pool) as connection:
-        await write_facts(connection, [interpret(message, context, brands[world.brand_id], None).fact])
-
-
-async def rebuild(world: World) -> dict[str, Any] | None:
-    """The brand's row of the standard mode after a rebuild."""
-    async with transaction(world.pool) as connection:
-        await rebuild_day(connection, day_of(world))
-    row = await world.pool.fetchrow("select * from monitoring_brand_daily where run_mode = 'api_standard'")
-    return None if row is None else dict(row)
-
-
-def counts(row: dict[str, Any] | None) -> tuple[int, ...]:
-    """expected, collected, failed, missing."""
-    assert row is not None
-    return row["expected_count"], row["collected_count"], row["failed_count"], row["missing_count"]
 
 
 async def test_expected_tasks_without_runs_are_missing(world: World, client: Desktop) -> None:
@@ -149,41 +124,158 @@ async def test_where_both_collectors_ran_the_better_run_counts_once(
     assert row["mentioned_count"] == mentioned
 
 
+async def ask_in(world: World, task: int, version: int) -> None:
+    await world.set("monitoring_collect_tasks", task, question_version_id=version)
+
+
+async def another_wording(world: World, question: int, *, is_current: bool = True) -> int:
+    version: int = await world.pool.fetchval(
+        "insert into question_versions (tenant_id, question_id, text, text_hash) values ($1, $2, 'Anew?', 'anew')"
+        " returning id",
+        world.tenant_id,
+        question,
+    )
+    if is_current:
+        await world.set("questions", question, current_version_id=version)
+    return version
+
+
 async def test_an_answer_to_an_older_wording_is_missing_for_the_present_one(world: World, client: Desktop) -> None:
-    lease = await world.leased(client)
-    await store(world, lease, client, "Acme.")
-    other = await world.question()
-    await world.set("monitoring_collect_tasks", lease.business_id, question_version_id=other.version_id)
+    lease = await answered(world, client, "Acme.")
+    await ask_in(world, lease.business_id, await another_wording(world, await question_of(world, lease)))
     assert counts(await rebuild(world)) == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+async def test_collectors_asked_in_two_wordings_are_one_unit_of_the_present_one(
+    world: World, client: Desktop, is_current: bool
+) -> None:
+    await both_collectors(world, client, "Acme.", None)
+    old = await world.pool.fetchrow("select * from question_monitor_runs where status = 'succeeded'")
+    assert old is not None
+    version = await another_wording(world, old["question_id"])
+    await world.pool.execute(
+        "update monitoring_collect_tasks set question_version_id = $1 where collector_type = 'api'", version
+    )
+    if not is_current:
+        await world.set("questions", old["question_id"], current_version_id=old["question_version_id"])
+    assert counts(await rebuild(world)) == ((1, 0, 0, 1) if is_current else (1, 1, 0, 0))
+    [unit] = await rows_of(world, "monitoring_platform_question_daily")
+    assert unit["question_version_id"] == (version if is_current else old["question_version_id"])
+
+
+async def test_a_platform_that_cannot_do_the_run_mode_is_not_expected(world: World, client: Desktop) -> None:
+    lease = await answered(world, client, "Acme.")
+    await world.set("monitoring_collect_tasks", lease.business_id, run_mode="api_search_grounded")
+    await world.pool.execute("update question_monitor_runs set run_mode = 'api_search_grounded'")
+    await rebuild(world)
+    assert await rows_of(world, "monitoring_brand_daily")
+    await world.set("ai_platforms", "qwen", supports_search_grounded=False)
+    await rebuild(world)
+    assert [await rows_of(world, table) for table in TABLES] == [[]] * len(TABLES)
+
+
+async def test_an_answer_that_nobody_has_parsed_says_nothing(world: World, client: Desktop) -> None:
+    await answered(world, client, "Nobody.")
+    await world.pool.execute("delete from question_monitor_parse_results")
+    assert counts(await rebuild(world)) == (1, 0, 0, 1)
+
+
+async def test_answers_that_know_nothing_of_the_brand_are_counted_as_such(world: World, client: Desktop) -> None:
+    await answered(world, client, "I have no information about Acme.")
+    row = await rebuild(world)
+    assert row is not None
+    assert (row["collected_count"], row["mentioned_count"], row["absence_count"]) == (1, 0, 1)
+
+
+async def test_a_topic_is_the_questions_own_else_its_keywords_else_none(world: World, client: Desktop) -> None:
+    own, keywords = await topic(world, "prices"), await topic(world, "safety")
+    keyword = await world.pool.fetchval(
+        "insert into keywords (tenant_id, brand_id, topic_id, text) values ($1, $2, $3, 'k') returning id",
+        world.tenant_id,
+        world.brand_id,
+        keywords,
+    )
+    questions = [await question_of(world, await answered(world, client, "Acme.")) for _ in range(4)]
+    await world.set("questions", questions[0], topic_id=own, keyword_id=keyword)
+    await world.set("questions", questions[1], keyword_id=keyword)
+    await rebuild(world)
+    rows = await rows_of(world, "monitoring_topic_daily")
+    assert {row["topic_id"]: row["mentioned_count"] for row in rows} == {own: 1, keywords: 1, None: 2}
+    await world.set("questions", questions[0], topic_id=None, keyword_id=None)
+    await rebuild(world)
+    rows = await rows_of(world, "monitoring_topic_daily")
+    assert {row["topic_id"]: row["mentioned_count"] for row in rows} == {keywords: 1, None: 3}
+
+
+async def test_a_question_is_the_sum_of_its_platforms_by_wording(world: World, client: Desktop) -> None:
+    question = await world.question()
+    for platform, text in (("qwen", "Acme."), ("doubao", "Nobody."), ("kimi", None)):
+        lease = await world.leased(client, platform=platform)
+        await world.set(
+            "monitoring_collect_tasks", lease.business_id, question_id=question.id,
+            question_version_id=question.version_id,
+        )  # fmt: skip
+        await store(world, lease, client, text)
+    await world.business_task(question=question, platform="zhipu")
+    await rebuild(world)
+    [row] = await rows_of(world, "monitoring_question_daily")
+    assert (counts(row), row["mentioned_count"]) == ((4, 2, 1, 1), 1)
+    units = await rows_of(world, "monitoring_platform_question_daily")
+    assert {unit["ai_platform_id"]: counts(unit)[1:] for unit in units} == {
+        "qwen": (1, 0, 0), "doubao": (1, 0, 0), "kimi": (0, 1, 0), "zhipu": (0, 0, 1),
+    }  # fmt: skip
+
+
+async def test_the_impression_is_not_configured_and_still_says_how_complete_the_day_is(
+    world: World, client: Desktop
+) -> None:
+    await answered(world, client, "Acme.")
+    await answered(world, client, None)
+    await rebuild(world)
+    [row] = await rows_of(world, "monitoring_brand_impression")
+    assert (counts(row), row["status"], row["terms"]) == ((2, 1, 1, 0), "not_configured", [])
 
 
 async def test_a_rebuild_equals_a_rebuild_from_scratch(world: World, client: Desktop) -> None:
     for text in ("Acme.", None, "Nobody."):
-        await store(world, await world.leased(client), client, text)
+        await answered(world, client, text, "https://acme.com/", "https://x.org/")
         await rebuild(world)
     await world.set("monitoring_collect_tasks", await world.business_task(platform="doubao"), status="skipped")
     await rebuild(world)
-    tables = ("monitoring_brand_daily", "monitoring_brand_platform_daily")
-
-    async def picture() -> Sequence[Any]:
-        rows = [await world.pool.fetch(f"select * from {table} order by 1, 2, 3, 4, 5") for table in tables]
-        return [[{**row, "rebuilt_at": None} for row in each] for each in rows]
-
-    grown = await picture()
-    for table in tables:
+    grown = await picture(world)
+    for table in TABLES:
         await world.pool.execute(f"delete from {table}")
     await rebuild(world)
-    assert await picture() == grown
+    assert await picture(world) == grown
 
 
-async def test_another_brands_day_is_left_alone(world: World, pool: Pool) -> None:
-    await world.business_task()
+async def test_a_rebuild_writes_only_what_differs(world: World, client: Desktop, pool: Pool) -> None:
+    lease = await world.leased(client)
+    for _ in range(3):
+        await answered(world, client, "Acme.", "https://acme.com/", "https://x.org/")
     await rebuild(world)
+    pages = await rows_of(world, "citation_page_days")
+    assert await rebuild_rows(pool, day_of(world)) == 0
+    await store(world, lease, client, "Acme.", "https://y.org/")
+    # The unit, its question; platform, brand, topics; one page of one source; the impression's counts.
+    assert await rebuild_rows(pool, day_of(world)) == 8
+    now = await rows_of(world, "citation_page_days")
+    assert [row for row in now if row["normalized_url"] != "https://y.org/"] == pages
+
+
+async def test_other_brands_and_other_days_are_left_alone(world: World, pool: Pool, client: Desktop) -> None:
+    await answered(world, client, "Acme.", "https://x.org/")
+    await rebuild(world)
+    await pool.execute(
+        "insert into projection_rebuilds select tenant_id, brand_id, business_date - 1, now(), 1, 1, now()"
+        " from projection_rebuilds"
+    )
+    before = [await rows_of(world, table) for table in (*TABLES, "projection_rebuilds")]
     other = await World.create(pool, "Other")
     await other.business_task()
-    async with transaction(pool) as connection:
-        await rebuild_day(connection, day_of(other))
-    assert await pool.fetchval("select count(*) from monitoring_brand_daily") == 2
+    assert await rebuild(other) is not None
+    assert [await rows_of(world, table) for table in (*TABLES, "projection_rebuilds")] == before
 
 
 async def test_readers_see_the_old_rows_until_the_rebuild_commits(world: World, pool: Pool) -> None:
@@ -194,69 +286,3 @@ async def test_readers_see_the_old_rows_until_the_rebuild_commits(world: World, 
         await rebuild_day(connection, day_of(world))
         assert await pool.fetchval("select expected_count from monitoring_brand_daily") == 1
     assert await pool.fetchval("select expected_count from monitoring_brand_daily") == 2
-
-
-async def mark(world: World, task: int) -> None:
-    async with transaction(world.pool) as connection:
-        await mark_projections(connection, [task])
-
-
-async def test_a_mark_goes_only_at_the_version_that_was_rebuilt(world: World, pool: Pool) -> None:
-    epoch = await take(pool, NAME, "test")
-    task = await world.business_task()
-    await mark(world, task)
-    claimed = await claim_mark(pool, NAME, epoch)
-    assert claimed is not None
-    await mark(world, task)
-    assert await rebuild_marked(pool, NAME, epoch, claimed) is False
-    await pool.execute("update projection_rebuild_queue set not_before = now()")
-    again = await claim_mark(pool, NAME, epoch)
-    assert again is not None
-    assert await rebuild_marked(pool, NAME, epoch, again) is True
-    assert await pool.fetchval("select count(*) from projection_rebuild_queue") == 0
-
-
-async def test_a_claimed_mark_is_not_claimed_twice_and_blocks_no_result(world: World, pool: Pool) -> None:
-    epoch = await take(pool, NAME, "test")
-    task = await world.business_task()
-    await mark(world, task)
-    assert await claim_mark(pool, NAME, epoch) is not None
-    assert await claim_mark(pool, NAME, epoch) is None
-    async with transaction(pool) as connection:
-        await connection.execute("set local lock_timeout = '2s'")
-        await mark_projections(connection, [task])
-
-
-async def test_many_results_are_one_mark(world: World, pool: Pool) -> None:
-    tasks = [await world.business_task() for _ in range(3)]
-    for task in tasks:
-        await mark(world, task)
-    assert await pool.fetchval("select array_agg(version) from projection_rebuild_queue") == [3]
-
-
-async def test_a_day_that_cannot_be_rebuilt_is_parked_until_its_data_change(world: World, pool: Pool) -> None:
-    epoch = await take(pool, NAME, "test")
-    task = await world.business_task()
-    await mark(world, task)
-    for _ in range(2):
-        await pool.execute("update projection_rebuild_queue set not_before = now()")
-        claimed = await claim_mark(pool, NAME, epoch)
-        assert claimed is not None
-        await postpone(pool, NAME, epoch, claimed, "numeric overflow", max_tries=2)
-    row = await pool.fetchrow(
-        "select not_before = 'infinity' as parked, tries, last_error from projection_rebuild_queue"
-    )
-    assert row is not None
-    assert tuple(row) == (True, 2, "numeric overflow")
-    assert await claim_mark(pool, NAME, epoch) is None
-    await mark(world, task)
-    assert await claim_mark(pool, NAME, epoch) is not None
-
-
-async def test_an_operators_mark_is_due_at_once(world: World, pool: Pool) -> None:
-    epoch = await take(pool, NAME, "test")
-    async with transaction(pool) as connection:
-        await mark_day(connection, day_of(world))
-    claimed = await claim_mark(pool, NAME, epoch)
-    assert claimed is not None
-    assert claimed.day == day_of(world)

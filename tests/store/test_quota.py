@@ -12,6 +12,7 @@ from store.database import Pool, transaction
 from store.dispatch import lock_rounds
 from store.listen import Listener
 from tests.support.clicks import whole
+from tests.support.waiting import until_blocked
 from tests.support.world import World
 
 PLATFORMS = ("qwen", "doubao", "kimi", "deepseek", "ernie", "zhipu", "google", "groq")
@@ -172,8 +173,7 @@ async def test_a_changed_number_of_owners_waits_for_the_round_under_way(world: W
     async with transaction(world.pool) as round_:
         await lock_rounds(round_)
         changing = asyncio.create_task(world.setting("coordinator_shards", 2))
-        while not await world.pool.fetchval("select count(*) from pg_locks where not granted"):
-            await asyncio.sleep(0.01)
+        await until_blocked(world.pool)
         assert await round_.fetchval("select value from dispatch_settings where key = 'coordinator_shards'") == 1
     await changing
 

@@ -13,6 +13,7 @@ from store.database import Pool, transaction
 from store.preemption import make_room
 from store.releases import Release, lock_executions, release
 from tests.support.clicks import scheduled
+from tests.support.waiting import until_blocked
 from tests.support.world import World
 
 
@@ -38,8 +39,7 @@ async def test_a_binding_and_a_release_of_the_same_request_do_not_block_each_oth
     async def make_room_and_wait(*given: Any) -> Any:
         made = await make_room(*given)
         named.set()
-        while not await world.pool.fetchval("select count(*) from pg_locks where not granted"):
-            await asyncio.sleep(0.01)
+        await until_blocked(world.pool)
         return made
 
     monkeypatch.setattr(binding, "make_room", make_room_and_wait)

@@ -25,6 +25,8 @@ select (select count(*) from pg_class where relnamespace = 'public'::regnamespac
     (select count(*) from pg_attribute a join pg_class c on c.oid = a.attrelid
      where c.relnamespace = 'public'::regnamespace and not a.attisdropped) as columns
 """
+# What a connection says that was cut while nobody looked.
+BROKEN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 EMPTY: Final = """
 do $$
 declare t text; s text;
@@ -49,6 +51,8 @@ class DatabaseFarm:
         self._template = template
         self._ready: queue.Queue[str | BaseException] = queue.Queue()
         self._used: queue.Queue[str] = queue.Queue()
+        # One to each database, kept: a new one would read the catalog anew, which costs more than emptying the tables.
+        self._connections: dict[str, asyncpg.Connection[asyncpg.Record]] = {}
         self._wanted = threading.Semaphore(AHEAD)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="databases", daemon=True)
@@ -114,12 +118,13 @@ class DatabaseFarm:
 
     async def _emptied(self, admin: "asyncpg.Connection[asyncpg.Record]", name: str) -> bool:
         """Empty the database; False when it is not worth it: another shape, too large, or somebody holds on to it."""
-        await admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
         try:
-            connection = await asyncpg.connect(self._url(name))
-        except (asyncpg.PostgresError, OSError):
-            return False
-        try:
+            connection = await self._connection(name)
+            await admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and pid <> $2",
+                name,
+                connection.get_server_pid(),
+            )
             size = await connection.fetchval("select pg_database_size(current_database())")
             if await connection.fetchrow(SHAPE) != self._shape or size > self._size + MAX_GROWTH_BYTES:
                 return False
@@ -132,12 +137,19 @@ class DatabaseFarm:
                         rows,
                     )
             return True
-        except asyncpg.PostgresError:
+        except BROKEN:
             return False
-        finally:
-            await connection.close()
+
+    async def _connection(self, name: str) -> "asyncpg.Connection[asyncpg.Record]":
+        """Ours to this database; a test may have cut it."""
+        connection = self._connections.get(name)
+        if connection is None or connection.is_closed():
+            connection = self._connections[name] = await asyncpg.connect(self._url(name))
+        return connection
 
     async def _drop(self, admin: "asyncpg.Connection[asyncpg.Record]", name: str) -> None:
+        if (connection := self._connections.pop(name, None)) is not None:
+            connection.terminate()
         await admin.execute(f'drop database if exists "{name}" with (force)')
 
     async def _drop_all(self, admin: "asyncpg.Connection[asyncpg.Record]") -> None:

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from broker.connection import BrokerConnection
 from broker.consumer import IngestConsumer, Received
+from broker.dead_letters import REASON_HEADER, dead_letter
 from broker.publisher import Publisher
-from broker.results import REASON_HEADER, dead_letter
 from broker.topology import INGEST_DEAD_LETTER_EXCHANGE
 from domain.transport import INGEST_DEAD_LETTER_QUEUE, INGEST_EXCHANGE, ingest_queue
 
@@ -93,8 +93,9 @@ class RabbitQueue:
     """One shard on the real broker, under a prefix of its own."""
 
     def __init__(self, url: str, connection: BrokerConnection, prefix: str) -> None:
+        self.url = url
         self._connection = connection
-        self._prefix = prefix
+        self.prefix = self._prefix = prefix
         self.publisher = Publisher(connection, prefix=prefix, shards=1)
         self._reasons: list[str] = []
 

@@ -1,7 +1,9 @@
 """Two Temporal servers: one of the session's own with virtual time, and the real one that everybody uses."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 
 import pytest
 from temporalio.client import Client
@@ -25,6 +27,16 @@ def _keys() -> list[SearchAttributeKey[int] | SearchAttributeKey[str]]:
     return numbers + [SearchAttributeKey.for_keyword(name) for name in words]
 
 
+# A task that is due at once waits for this long on the server, a second unless told.
+PROMPT = {"history.timerProcessorMaxTimeShift": "20ms"}
+
+
+def _dynamic_config() -> list[str]:
+    settings = {"frontend.WorkflowTimeSkippingEnabled": True, **PROMPT}
+    given = [["--dynamic-config-value", f"{name}={json.dumps(value)}"] for name, value in settings.items()]
+    return list(chain.from_iterable(given))
+
+
 @pytest.fixture(scope="session")
 def virtual_time() -> Iterator[WorkflowEnvironment]:
     """A server whose workflows have clocks that a test moves forward."""
@@ -34,7 +46,7 @@ def virtual_time() -> Iterator[WorkflowEnvironment]:
             dev_server_existing_path=str(binary()),
             dev_server_log_level="error",
             search_attributes=_keys(),
-            dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
+            dev_server_extra_args=_dynamic_config(),
         )
     )
     yield environment

@@ -41,13 +41,25 @@ METADATA_QUERY = "__temporal_workflow_metadata"
 
 
 class Recorder(Interceptor):
-    """Writes down the effects that ran, and can act before one, or after it has had its effect."""
+    """Writes down the effects that ran, and can act before one, or after it has had its effect.
+
+    A workflow task that is lost under load runs again together with its local activities: that is one call of the
+    workflow. A retry is a call of its own.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
+        self.known: set[tuple[str | None, str, int]] = set()
         self.finished: set[str] = set()
         self.before: dict[str, Callable[[], Awaitable[None]]] = {}
         self.after: dict[str, Callable[[], Awaitable[None]]] = {}
+
+    def record(self, info: activity.Info, argument: Any) -> None:
+        """Write down a call, once."""
+        call = (info.workflow_run_id, info.activity_id, info.attempt)
+        if call not in self.known:
+            self.known.add(call)
+            self.calls.append((info.activity_type, argument))
 
     def names(self) -> list[str]:
         """Effects in the order in which they ran."""
@@ -69,7 +81,7 @@ class _Recording(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         name = activity.info().activity_type
-        self._recorder.calls.append((name, input.args[0] if input.args else None))
+        self._recorder.record(activity.info(), input.args[0] if input.args else None)
         if name in self._recorder.before:
             await self._recorder.before[name]()
         answer = await super().execute_activity(input)

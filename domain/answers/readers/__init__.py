@@ -3,16 +3,30 @@
 from domain.answers.document import Document
 from domain.answers.draft import Draft
 from domain.answers.faults import first_fault
+from domain.answers.platforms import platform_of_fault
 from domain.answers.readers import (
     anthropic,
+    bedrock,
     captures,
     chat,
+    chat_pages,
+    chatgpt_web,
+    cohere,
     dashscope,
-    documents,
+    deepseek_web,
+    doubao_web,
     google,
+    google_interactions,
+    hunyuan,
+    messages,
+    mistral,
     openai_responses,
     pages,
+    perplexity_web,
     search,
+    search_answers,
+    serp,
+    spark,
     xai,
 )
 from domain.answers.readers.base import Reader
@@ -23,29 +37,66 @@ def _is_fault(document: Document) -> bool:
 
 
 def _read_fault(document: Document) -> Draft:
-    return Draft("error", fault=first_fault(document.events))
+    named = (platform_of_fault(event) for event in document.events)
+    return Draft("error", fault=first_fault(document.events), platform=next(filter(None, named), None))
 
 
-READERS: tuple[Reader, ...] = (
+WIRES: tuple[Reader, ...] = (
     captures.DOUBAO,
     captures.PERPLEXITY,
     captures.CHATGPT,
+    perplexity_web.READER,
+    chatgpt_web.READER,
+    deepseek_web.READER,
+    serp.DATAFORSEO,
+    serp.BLOCKS,
+    serp.BRIEF,
     dashscope.RESEARCH,
+    bedrock.KNOWLEDGE,
+    bedrock.CONVERSE,
+    bedrock.CONVERSE_STREAM,
     dashscope.GENERATION,
-    documents.CONVERSE,
     openai_responses.READER,
-    google.INTERACTIONS,
+    google_interactions.INTERACTIONS,
     google.CONTENT,
     anthropic.READER,
-    documents.COHERE,
+    cohere.V2,
+    cohere.V1,
+    mistral.READER,
+    hunyuan.READER,
     xai.READER,
     chat.READER,
     search.ERNIE,
     search.WEB_SEARCH,
+    search_answers.VERTEX,
+    search_answers.LISTED,
+    spark.READER,
+    chat_pages.KIMI,
+    chat_pages.YUANBAO,
+    doubao_web.QUOTED,
+    doubao_web.NAMED,
+    chat_pages.COZE,
+    messages.THREAD,
+    messages.UI_STREAM,
+    messages.OLLAMA,
+    messages.LETTERED,
+    messages.CONVERSATION,
+)
+"""The platforms' formats."""
+
+REMAINDERS: tuple[Reader, ...] = (
     Reader("error", _is_fault, _read_fault),
     captures.RECORD,
     pages.HTML,
     pages.TEXT,
 )
 
-__all__ = ["READERS", "Reader"]
+"""What is read when no platform's format is found, in the body or in one it wraps."""
+
+
+def reader_of(document: Document, readers: tuple[Reader, ...]) -> Reader | None:
+    """The first reader that takes the document."""
+    return next((reader for reader in readers if reader.takes(document)), None)
+
+
+__all__ = ["REMAINDERS", "WIRES", "Reader", "reader_of"]

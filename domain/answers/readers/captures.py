@@ -22,8 +22,11 @@ from domain.answers.readers.base import Reader, last_text
 
 _LABEL = re.compile(r"\*\*\s*搜索关键词[：:]?\s*\*\*[：:]?(.*)")
 _QUOTED = re.compile(r"“([^”]+)”|\"([^\"]+)\"|「([^」]+)」")
-_ANSWER_KEYS = ("response_text", "answer_text", "answer_markdown", "answer", "response", "text")
-_QUESTION_KEYS = ("query_text", "question", "prompt", "query", "engine", "query_id")
+_ANSWER_KEYS = (
+    *("response_text", "answer_text", "answer_markdown", "answer", "response", "reply", "completion", "output"),
+    *("markdown", "content", "text"),
+)
+_QUESTION_KEYS = ("query_text", "question", "prompt", "query", "engine", "query_id", "user_query", "input")
 
 
 def _is_doubao(document: Document) -> bool:

@@ -2,10 +2,9 @@
 
 from domain.answers.document import Document
 from domain.answers.draft import Draft
-from domain.answers.fields import Node, at, node_at, nodes_at, optional_text_at, sources, text_at
-from domain.answers.readers.base import Reader, join_pieces, last_list, last_text
+from domain.answers.fields import Node, at, node_at, nodes_at, optional_text_at, sources, text_at, words
+from domain.answers.readers.base import Reader, join_pieces, last_finish, last_list, last_text
 
-_RUNNING = "null"  # DashScope writes the word while the answer runs
 _CHOICE = ("output", "choices", 0)
 
 
@@ -25,9 +24,10 @@ def _read_generation(document: Document) -> Draft:
         text=join_pieces([_piece(event) for event in events]),
         citations=sources(found),
         model=last_text(events, "model"),
-        finish_reason=_finish(events, *_CHOICE, "finish_reason") or _finish(events, "output", "finish_reason"),
+        finish_reason=last_finish(events, *_CHOICE, "finish_reason") or last_finish(events, "output", "finish_reason"),
         request_id=last_text(events, "request_id"),
         tool_calls=any(nodes_at(message, "tool_calls") for message in messages),
+        refusal="".join(text_at(message, "refusal") for message in messages),
     )
 
 
@@ -36,11 +36,6 @@ def _piece(event: Node) -> str:
     if isinstance(content, list):
         return "".join(text_at(part, "text") for part in content)
     return text_at(content) or text_at(event, "output", "text")
-
-
-def _finish(events: tuple[Node, ...], *path: str | int) -> str | None:
-    reasons = [optional_text_at(event, *path) for event in events]
-    return next((reason for reason in reversed(reasons) if reason and reason != _RUNNING), None)
 
 
 def _is_research(document: Document) -> bool:
@@ -86,8 +81,8 @@ def _research_finish(events: tuple[Node, ...]) -> str:
 
 def _research_reason(events: tuple[Node, ...]) -> str | None:
     """The misspelt key is DashScope's own."""
-    misspelt = _finish(events, "output", "fininshed_reason")
-    return misspelt or _finish(events, "output", "finished_reason")
+    misspelt = last_finish(events, "output", "fininshed_reason")
+    return misspelt or last_finish(events, "output", "finished_reason")
 
 
 def _research_ended(events: tuple[Node, ...]) -> bool:
@@ -95,5 +90,5 @@ def _research_ended(events: tuple[Node, ...]) -> bool:
     return _research_reason(events) is not None or status == "finished"
 
 
-GENERATION = Reader("dashscope.generation", _is_generation, _read_generation)
-RESEARCH = Reader("dashscope.deep-research", _is_research, _read_research)
+GENERATION = Reader("dashscope.generation", _is_generation, _read_generation, words("output"))
+RESEARCH = Reader("dashscope.deep-research", _is_research, _read_research, words("output"))

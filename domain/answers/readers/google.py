@@ -1,49 +1,93 @@
-"""Google: generateContent (grounded) and interactions; whole and streamed."""
+"""Google generateContent, grounded or not, as Gemini, AI Studio and Vertex speak it; whole and streamed."""
+
+from collections.abc import Iterable
 
 from domain.answers.document import Document
 from domain.answers.draft import Draft
 from domain.answers.faults import Fault, first_fault
-from domain.answers.fields import Node, at, nodes_at, source, sources, strings_at, text_at
+from domain.answers.fields import Node, clean, nodes_at, optional_text_at, source, strings_at, text_at, words
 from domain.answers.model import AnswerKind, Source
-from domain.answers.readers.base import Reader, last_list, last_text
+from domain.answers.readers.base import Reader, last_finish, last_list, last_text
+
+_SNAKE = {
+    "grounding_metadata": "groundingMetadata",
+    "grounding_chunks": "groundingChunks",
+    "web_search_queries": "webSearchQueries",
+    "retrieved_context": "retrievedContext",
+    "finish_reason": "finishReason",
+    "model_version": "modelVersion",
+    "response_id": "responseId",
+    "function_call": "functionCall",
+    "prompt_feedback": "promptFeedback",
+    "block_reason": "blockReason",
+}
 
 
-def _is_content(document: Document) -> bool:
-    return any(
-        isinstance(event.get("candidates"), list) or at(event, "promptFeedback", "blockReason")
-        for event in document.events
-    )
+def _matches(document: Document) -> bool:
+    return any(isinstance(event.get("candidates"), list) or _block_reason(event) for event in document.events)
 
 
-def _read_content(document: Document) -> Draft:
-    events = document.events
-    parts = [part for event in events for part in _parts(event)]
-    queries: list[str] = []
-    for event in events:
-        queries = strings_at(event, *_GROUNDING, "webSearchQueries") or queries
+def _read(document: Document) -> Draft:
+    events = [_camel_cased(event) for event in document.events]
+    candidates = [candidate for event in events if (candidate := _first(event))]
+    parts = [part for candidate in candidates for part in nodes_at(candidate, "content", "parts")]
+    calls = any(isinstance(part.get("functionCall"), dict) for part in parts)
     return Draft(
         wire="google.generateContent",
         text="".join(text_at(part, "text") for part in parts if part.get("thought") is not True),
-        citations=_chunks(events),
-        search_queries=tuple(queries),
+        citations=_chunks(candidates),
+        search_queries=_queries(candidates),
         model=last_text(events, "modelVersion"),
-        finish_reason=last_text(events, "candidates", 0, "finishReason"),
+        finish_reason=last_finish(candidates, "finishReason"),
         request_id=last_text(events, "responseId"),
-        tool_calls=any("functionCall" in part for part in parts),
+        tool_calls=calls,
+        waits=calls,
         fault=_blocked_prompt(events) or first_fault(events),
     )
 
 
-_GROUNDING: tuple[str | int, ...] = ("candidates", 0, "groundingMetadata")
+def _first(event: Node) -> Node:
+    """The first of several alternatives. An index of 0 is left out by some serialisers."""
+    return next((each for each in nodes_at(event, "candidates") if each.get("index") in (0, None)), {})
 
 
-def _parts(event: Node) -> list[Node]:
-    return nodes_at(event, "candidates", 0, "content", "parts")
+def _camel_cased(event: Node) -> Node:
+    """The event with its keys as the REST API writes them; the Python SDK dumps them in snake case."""
+    if "candidates" not in event and "prompt_feedback" not in event:
+        return event
+    renamed = _renamed(event)
+    renamed["candidates"] = [_renamed_deep(candidate) for candidate in nodes_at(event, "candidates")]
+    return renamed
 
 
-def _chunks(events: tuple[Node, ...]) -> tuple[Source, ...]:
+def _renamed_deep(candidate: Node) -> Node:
+    """The candidate, its grounding and its parts, renamed."""
+    renamed = _renamed(candidate)
+    for key in ("groundingMetadata", "content"):
+        if isinstance(inner := renamed.get(key), dict):
+            renamed[key] = _with_renamed_lists(_renamed(inner))
+    return renamed
+
+
+def _with_renamed_lists(node: Node) -> Node:
+    lists = {key: [_renamed(entry) for entry in nodes_at(node, key)] for key in ("groundingChunks", "parts")}
+    return node | {key: entries for key, entries in lists.items() if key in node}
+
+
+def _renamed(node: Node) -> Node:
+    return {_SNAKE.get(key, key): value for key, value in node.items()}
+
+
+def _queries(candidates: Iterable[Node]) -> tuple[str, ...]:
+    queries: list[str] = []
+    for candidate in candidates:
+        queries = strings_at(candidate, "groundingMetadata", "webSearchQueries") or queries
+    return tuple(queries)
+
+
+def _chunks(candidates: Iterable[Node]) -> tuple[Source, ...]:
     """Grounding chunks; a retrieved document without a web address keeps its place without a URL."""
-    chunks = last_list(nodes_at(event, *_GROUNDING, "groundingChunks") for event in events)
+    chunks = last_list(nodes_at(candidate, "groundingMetadata", "groundingChunks") for candidate in candidates)
     found: list[Source] = []
     for chunk in chunks:
         web = chunk.get("web") or chunk.get("maps") or chunk.get("retrievedContext")
@@ -51,59 +95,15 @@ def _chunks(events: tuple[Node, ...]) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def _blocked_prompt(events: tuple[Node, ...]) -> Fault | None:
-    reason = last_text(events, "promptFeedback", "blockReason")
-    return Fault(AnswerKind.REFUSAL, f"the prompt was blocked: {reason}") if reason else None
-
-
-def _is_interaction(document: Document) -> bool:
-    root = document.root
-    return (
-        root.get("object") == "interaction"
-        or isinstance(root.get("steps"), list)
-        or text_at(root, "event_type").startswith(("interaction.", "step."))
+def _block_reason(event: Node) -> str | None:
+    return optional_text_at(event, "promptFeedback", "blockReason") or optional_text_at(
+        event, "prompt_feedback", "block_reason"
     )
 
 
-def _read_interaction(document: Document) -> Draft:
-    events = document.events
-    texts = [text for event in events for text in _interaction_texts(event)]
-    notes = [note for text in texts for note in nodes_at(text, "annotations")]
-    holders = (*events, *(_holder(event) for event in events))
-    return Draft(
-        wire="google.interactions",
-        text="".join(text_at(text, "text") for text in texts),
-        citations=sources(note for note in notes if note.get("type") == "url_citation"),
-        search_queries=tuple(query for event in events for query in _interaction_queries(event)),
-        model=last_text(holders, "model"),
-        finish_reason=last_text(holders, "status"),
-        request_id=last_text(holders, "id"),
-    )
+def _blocked_prompt(events: Iterable[Node]) -> Fault | None:
+    reason = next((reason for event in events if (reason := _block_reason(event))), None)
+    return Fault(AnswerKind.REFUSAL, f"the prompt was blocked: {clean(reason)}") if reason else None
 
 
-def _holder(event: Node) -> Node:
-    held = event.get("interaction")
-    return held if isinstance(held, dict) else {}
-
-
-def _interaction_texts(event: Node) -> list[Node]:
-    """Text parts of a whole body's output steps, and a stream's text and annotation deltas."""
-    delta = at(event, "delta")
-    if isinstance(delta, dict) and delta.get("type") in ("text", "text_annotation_delta"):
-        return [delta]
-    steps = [step for step in nodes_at(event, "steps") if step.get("type") == "model_output"]
-    contents = [part for step in steps for part in nodes_at(step, "content")]
-    return [part for part in contents if part.get("type") == "text"]
-
-
-def _interaction_queries(event: Node) -> list[str]:
-    calls = [*nodes_at(event, "steps"), event.get("delta")]
-    found: list[str] = []
-    for call in calls:
-        if at(call, "type") == "google_search_call":
-            found += strings_at(call, "arguments", "queries")
-    return found
-
-
-CONTENT = Reader("google.generateContent", _is_content, _read_content)
-INTERACTIONS = Reader("google.interactions", _is_interaction, _read_interaction)
+CONTENT = Reader("google.generateContent", _matches, _read, words("candidates promptFeedback prompt_feedback"))

@@ -1,12 +1,15 @@
-"""OpenAI Responses, also as Azure, xAI and DeepSeek speak it; whole and streamed."""
+"""OpenAI Responses, also as Azure, xAI, DeepSeek, Doubao and Perplexity speak it; whole and streamed."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from domain.answers.document import Document
 from domain.answers.draft import Draft
 from domain.answers.fields import (
     Node,
+    any_sources,
     argument,
+    at,
     node_at,
     nodes_at,
     optional_text_at,
@@ -14,71 +17,107 @@ from domain.answers.fields import (
     sources,
     strings_at,
     text_at,
+    words,
 )
 from domain.answers.model import Source
-from domain.answers.readers.base import Reader
+from domain.answers.readers.base import Reader, last_text
 
-_CALLS = ("web_search_call", "file_search_call", "x_search_call", "custom_tool_call")
-_FINAL = ("response.completed", "response.failed", "response.incomplete", "response.cancelled")
+_CALLS: Final = ("web_search_call", "file_search_call", "x_search_call", "custom_tool_call", "search_results")
+_WAITING: Final = ("function_call", "mcp_approval_request", "computer_call", "local_shell_call", "shell_call")
+_FINAL: Final = ("response.completed", "response.failed", "response.incomplete", "response.cancelled")
 
 
 def _matches(document: Document) -> bool:
     return any(
-        event.get("object") == "response" or text_at(event, "type").startswith("response.")
-        for event in document.events[:3]
+        event.get("object") == "response" or text_at(event, "type").startswith("response.") or _is_bare(event)
+        for event in document.events[:5]
     )
 
 
+def _is_bare(event: Node) -> bool:
+    """A response that lost its `object`, by its first output items."""
+    return any(text_at(item, "type") in ("message", "reasoning", *_CALLS) for item in nodes_at(event, "output")[:3])
+
+
 def _read(document: Document) -> Draft:
+    events = document.events
     response = _final_response(document)
-    output = nodes_at(response, "output") or _items_done(document.events)
+    output = nodes_at(response, "output") or _items_done(events)
     parts = [part for item in output if item.get("type") == "message" for part in _parts(item)]
     return Draft(
         wire="openai.responses",
-        text="".join(text_at(part, "text") for part in parts) or _deltas(document.events),
-        citations=_citations(parts, document.events),
+        text=_text(parts, document) or text_at(response, "output_text"),
+        citations=_citations(parts, events),
         retrieved=tuple(found for item in output for found in _retrieved(item)),
         search_queries=tuple(query for item in output for query in _queries(item)),
-        model=optional_text_at(response, "model"),
+        model=optional_text_at(response, "model") or last_text(events, "response", "model"),
         finish_reason=_finish(response),
         request_id=optional_text_at(response, "id"),
-        refusal="".join(text_at(part, "refusal") for part in parts),
-        tool_calls=any(item.get("type") == "function_call" for item in output),
+        refusal="".join(text_at(part, "refusal") for part in parts) or _deltas(events, "response.refusal.delta"),
+        tool_calls=any(item.get("type") in _WAITING for item in output),
+        waits=any(item.get("type") in _WAITING for item in output),
     )
 
 
 def _final_response(document: Document) -> Node:
     """The object of the closing event, else of the last event that carries one (its status says so)."""
-    if document.root.get("object") == "response":
-        return document.root
     carried = [(event.get("type"), node_at(event, "response")) for event in document.events]
     for kind, response in reversed(carried):
-        if kind in _FINAL:
+        if kind in _FINAL and response:
             return response
-    return next((response for _, response in reversed(carried) if response), {})
+    return next((response for _, response in reversed(carried) if response), _whole(document))
+
+
+def _whole(document: Document) -> Node:
+    held = [event for event in document.events if isinstance(event.get("output"), list) or event.get("object")]
+    return held[-1] if held else {}
 
 
 def _items_done(events: Iterable[Node]) -> list[Node]:
-    done = (node_at(event, "item") for event in events if _is(event, "response.output_item.done"))
+    done = (node_at(event, "item") for event in events if event.get("type") == "response.output_item.done")
     return [item for item in done if item]
 
 
-def _deltas(events: Iterable[Node]) -> str:
-    return "".join(text_at(event, "delta") for event in events if _is(event, "response.output_text.delta"))
+def _text(parts: list[Node], document: Document) -> str:
+    """The finished parts' text; of a stream without its final object, what each part's deltas came to."""
+    finished = "".join(text_at(part, "text") for part in parts)
+    if not document.streamed or _ended(document):
+        return finished or _streamed(document.events)
+    return max(_streamed(document.events), finished, key=len)
 
 
-def _is(event: Node, kind: str) -> bool:
-    return event.get("type") == kind
+def _ended(document: Document) -> bool:
+    return any(event.get("type") in _FINAL and nodes_at(event, "response", "output") for event in document.events)
+
+
+def _streamed(events: Iterable[Node]) -> str:
+    pieces: dict[tuple[str, str], list[str]] = {}
+    for event in events:
+        place = (str(event.get("output_index")), str(event.get("content_index")))
+        if event.get("type") == "response.output_text.delta":
+            pieces.setdefault(place, []).append(text_at(event, "delta"))
+        elif event.get("type") == "response.output_text.done":
+            pieces[place] = [text_at(event, "text") or "".join(pieces.get(place, []))]
+    return "".join(piece for place in pieces.values() for piece in place)
+
+
+def _deltas(events: Iterable[Node], kind: str) -> str:
+    return "".join(text_at(event, "delta") for event in events if event.get("type") == kind)
 
 
 def _parts(item: Node) -> list[Node]:
-    return nodes_at(item, "content")
+    content = item.get("content")
+    return [{"text": content}] if isinstance(content, str) else nodes_at(item, "content")
 
 
 def _citations(parts: list[Node], events: Iterable[Node]) -> tuple[Source, ...]:
-    added = [node_at(event, "annotation") for event in events if _is(event, "response.output_text.annotation.added")]
-    noted = [note for part in parts for note in nodes_at(part, "annotations")]
-    return sources(note for note in noted or added if note.get("type") == "url_citation")
+    added = (
+        node_at(event, "annotation") for event in events if event.get("type") == "response.output_text.annotation.added"
+    )
+    noted = [note for part in parts for note in nodes_at(part, "annotations")] or list(added)
+    return sources(
+        node_at(note, "url_citation") or note for note in noted if note.get("type") in ("url_citation", "citation")
+    )
 
 
 def _queries(item: Node) -> list[str]:
@@ -89,15 +128,23 @@ def _queries(item: Node) -> list[str]:
         strings_at(action, "queries")
         or argument(action, "query")
         or strings_at(item, "queries")
-        or argument(item.get("arguments"), "query")
-        or argument(item.get("input"), "query")
+        or argument(item.get("arguments"), "query", "queries")
+        or argument(item.get("input"), "query", "queries")
     )
 
 
 def _retrieved(item: Node) -> list[Source]:
+    """Pages a search looked at. An API instead of a page (`oai-weather`) has a name and no URL."""
+    if item.get("type") == "file_search_call":
+        return []
+    listed = at(item, "action", "sources") or item.get("sources") or item.get("results")
+    entries = listed if isinstance(listed, list) else []
     return [
-        source(entry) if entry.get("url") else source(entry, title="name")
-        for entry in nodes_at(item, "action", "sources")
+        source(entry, title="title" if entry.get("title") or entry.get("url") else "name")
+        if isinstance(entry, dict)
+        else found
+        for entry in entries
+        for found in any_sources([entry])
     ]
 
 
@@ -106,4 +153,4 @@ def _finish(response: Node) -> str | None:
     return reason or optional_text_at(response, "status")
 
 
-READER = Reader("openai.responses", _matches, _read)
+READER = Reader("openai.responses", _matches, _read, words("object type output"))

@@ -2,7 +2,7 @@
 
 from domain.answers.document import Document
 from domain.answers.draft import Draft
-from domain.answers.fields import nodes_at, optional_text_at, sources, text_at
+from domain.answers.fields import nodes_at, optional_text_at, sources, text_at, words
 from domain.answers.readers.base import Reader, join_pieces, last_list, last_text
 
 
@@ -40,5 +40,5 @@ def _read_web_search(document: Document) -> Draft:
     )
 
 
-ERNIE = Reader("ernie.v1.chat", _is_ernie, _read_ernie)
-WEB_SEARCH = Reader("zhipu.web_search", _is_web_search, _read_web_search)
+ERNIE = Reader("ernie.v1.chat", _is_ernie, _read_ernie, words("result"))
+WEB_SEARCH = Reader("zhipu.web_search", _is_web_search, _read_web_search, words("search_result"))

@@ -1,12 +1,16 @@
 """Every wire format reads to the text, sources and verdict written beside its hand-made sample."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from domain.answers import AnswerKind, read_answer
+from domain.answers.document import parse_document
+from domain.answers.readers import REMAINDERS, WIRES, reader_of
+from domain.answers.unwrapping import unwrapped
 
 SAMPLES = Path(__file__).parent / "samples"
 EXPECTED = [json.loads(line) for line in (SAMPLES / "EXPECTED.jsonl").read_text("utf-8").split("\n") if line]
@@ -30,6 +34,18 @@ def test_sample_reads_as_written(expected: dict[str, Any]) -> None:
 def test_every_sample_is_in_the_table() -> None:
     files = {path.name for path in SAMPLES.iterdir()} - {"EXPECTED.jsonl"}
     assert files == {expected["file"] for expected in EXPECTED}
+
+
+def test_every_wire_has_two_samples() -> None:
+    wires = Counter(expected["wire"].removesuffix(".sse").removesuffix(".stream") for expected in EXPECTED)
+    assert [wire for wire, count in wires.items() if count < 2] == []
+
+
+def test_every_reader_reads_a_sample() -> None:
+    documents = [parse_document((SAMPLES / expected["file"]).read_bytes()) for expected in EXPECTED]
+    bodies = [inner for document in documents for inner in (document, *unwrapped(document))]
+    chosen = {reader.name for body in bodies for group in (WIRES, REMAINDERS) if (reader := reader_of(body, group))}
+    assert {reader.name for reader in (*WIRES, *REMAINDERS)} - chosen == set()
 
 
 def test_bom_changes_nothing() -> None:

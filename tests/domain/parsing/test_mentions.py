@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.parsing.folding import fold
+from domain.parsing import folding
+from domain.parsing.folding import fold, fold_with_offsets
 from domain.parsing.mentions import BrandName, Mention, find_mentions
 
 NAMES = (
@@ -154,7 +155,7 @@ NOT_OWN_WORDS = [
     ('[site](x "Acme")', {}),
     ("![Acme logo](x.png)", {}),
     ("text [1]\n\n[acme]: https://acme.com", {}),
-    ("[^1]: Acme blog, https://acme.com", {"acme": 1}),
+    ("[^1]: Acme blog, https://acme.com", {}),
     ('<a href="x" title="Acme">Acme</a>', {"acme": 1}),
     ("<think>Acme?</think>OpenAI", {"openai": 1}),
     ("<think>Acme", {}),
@@ -401,3 +402,17 @@ def test_spans_do_not_overlap(text: str) -> None:
     found = find_mentions(text, NAMES)
     spans = sorted(span for each in found for span in (*each.offsets, *each.absent_offsets))
     assert all(left[1] <= right[0] for left, right in pairwise(spans))
+
+
+def test_what_is_folded_at_one_stroke_is_what_is_folded_one_by_one() -> None:
+    simple = [chr(point) for point in range(0x110000) if folding._SIMPLE_RUN.fullmatch(chr(point))]
+    assert "\u4e00" in simple
+    assert [folding._fold_simple(each) for each in simple] == [folding._fold_cluster(each) for each in simple]
+
+
+@given(st.text(max_size=60))
+def test_folding_a_whole_text_is_folding_its_pieces_with_their_offsets(text: str) -> None:
+    whole = fold_with_offsets(text)
+    assert len(whole.starts) == len(whole.ends) == len(whole.folded)
+    assert all(0 <= start < end <= len(text) for start, end in zip(whole.starts, whole.ends, strict=True))
+    assert all(left <= right for left, right in pairwise(whole.starts))

@@ -33,7 +33,7 @@ def test_a_brand_in_a_list() -> None:
     assert (answer.brand_mentioned, answer.brand_count, answer.brand_position) == (True, 2, 2)
     assert answer.share_of_voice == pytest.approx(2 / 5)
     assert (answer.absence, answer.confidence, answer.badcase_reason) == (False, 1.0, None)
-    assert answer.extractor_version == "v1"
+    assert answer.extractor_version == "v2"
 
 
 def test_absence_is_not_visibility() -> None:
@@ -200,6 +200,31 @@ ENDLESS = [
     "the search ",
     "Acme™",
     "™",
+    "**",
+    "A*",
+    "A**c",
+    "Ac\n> ",
+    "&amp;",
+    "\\",
+    "<b>",
+    "<code>",
+    "<!--",
+    "①",
+    "1. 2. ",
+    "/a",
+    "/a/",
+    "a+",
+    "来源\n",
+    "Sources:\n- x\n",
+    "[1] x ",
+    "[^1]: x\n",
+    'you asked "',
+    "你问“",
+    "Q: ",
+    "Acme 和 ",
+    "一是",
+    "360",
+    "there is no company called ",
 ]
 
 
@@ -212,4 +237,4 @@ def test_time_is_linear_in_the_answer(unit: str) -> None:
         return time.process_time() - started
 
     seconds(1_000)
-    assert seconds(300_000) < 6.0
+    assert seconds(100_000) < 2.0, unit
