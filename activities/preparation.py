@@ -18,8 +18,8 @@ from store.facts import AttemptContext, BrandNames, read_brands, read_contexts
 from store.raw_answers import RawAnswerRefused, RawAnswers, raw_answer_key
 
 RAW_PUTS_AT_ONCE: Final = 16
-# Parsing more than this much text at once would hold up the event loop: it runs in a thread.
-INLINE_CHARS: Final = 32_000
+# Reading and parsing more than this at once would hold up the event loop for longer than 10 ms: it runs in a thread.
+INLINE_CHARS: Final = 16_000
 
 
 class UnknownAttempt(GivewayError):

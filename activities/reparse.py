@@ -163,9 +163,10 @@ class Reparse:
 
     async def _read(self, run_ids: Sequence[int]) -> list[Reading]:
         runs = await through_outages(lambda: read_runs(self._pool, run_ids), "reparse")
+        bodies = await asyncio.gather(*(self._body(run.raw_answer_key) for run in runs))
+        # After the bodies, which a store that is away may keep for hours: names as they are when they are searched for.
         owners = {(run.tenant_id, run.brand_id) for run in runs}
         brands = await through_outages(lambda: read_brands(self._pool, owners), "reparse")
-        bodies = await asyncio.gather(*(self._body(run.raw_answer_key) for run in runs))
         self.tally.missing_raw += sum(body is None for body in bodies)
         pairs = zip(runs, bodies, strict=True)
         # A brand that was deleted meanwhile took its runs along.
@@ -193,6 +194,7 @@ class Reparse:
             await self._one_by_one(judged)
             return
         self.tally.overtaken += len(judged) - len(taken)
+        self.tally.days |= {run.day for run, _ in judged if run.unsearched and run.id in taken}
         for run_id, change in changes.items():
             if run_id in taken:
                 self.tally.add(change)

@@ -6,6 +6,7 @@ since that line, until it is stopped.
 """
 
 import asyncio
+import gc
 import resource
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -88,6 +89,8 @@ def main() -> None:
     """Entry of `python -m bench.ingest_worker`."""
     given = orjson.loads(sys.argv[1])
     work = Work(**{**given, "numbers": tuple(given["numbers"])})
+    # As a service of ours does (`commands.common.run_service`).
+    gc.freeze()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_work(work))
 

@@ -72,14 +72,20 @@ def stages(messages: Sequence[bytes], question: str, brand: BrandNames) -> dict[
     return {
         "decode": _each(lambda: [decode_result(body) for body in messages], len(messages)),
         "read": _each(lambda: [read_answer(raw) for raw in raws], len(messages)),
-        "parse": _each(parse, len(messages)),
+        # Once: on a second pass every page would be one that is remembered.
+        "parse": _each(parse, len(messages), passes=1),
     }
 
 
-def _each(work: Callable[[], object], count: int) -> float:
+def _each(work: Callable[[], object], count: int, *, passes: int = 3) -> float:
+    """The least of the passes: what else runs on the machine only adds."""
+    return round(min(_processor_ms(work) for _ in range(passes)) / count, 3)
+
+
+def _processor_ms(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
-    return round((time.process_time() - began) * 1000 / count, 3)
+    return (time.process_time() - began) * 1000
 
 
 async def backend_seconds(pool: Pool) -> dict[int, float]:

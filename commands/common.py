@@ -41,9 +41,13 @@ def start_logging() -> None:
 
 def run_service(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """A long-running process: plain log lines, uvloop."""
+    import gc
+
     import uvloop
 
     start_logging()
+    # Modules and what they hold stay: the collector need not look at them again, a tenth of the time spent on parsing.
+    gc.freeze()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
 

@@ -97,7 +97,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run as it was read."""
+    """One run as it was read. `unsearched`: a competitor was added after its answer had been searched for names."""
 
     id: int
     tenant_id: int
@@ -113,6 +113,7 @@ class StoredRun:
     failure_kind: str | None
     provider_model: str | None
     request_id: str | None
+    unsearched: bool
     picture: Picture
 
     @property
@@ -174,13 +175,14 @@ def _citation_row(citation: Citation) -> tuple[Any, ...]:
 async def rewrite(pool: Pool, changed: Sequence[tuple[StoredRun, RunFact]], unchanged: Sequence[StoredRun]) -> set[int]:
     """Write the new facts and stamp the others as read, in one transaction; returns the ids of the runs it took.
 
-    Left alone: a run that a newer answer, a label or another reparse has changed since it was read.
+    Left alone: a run that a newer answer, a label or another reparse has changed since it was read. Days are marked where
+    facts change, or where an answer that names no new competitor is no longer missing for it.
     """
     runs = [*(run for run, _ in changed), *unchanged]
     if not runs:
         return set()
     async with transaction(pool) as connection:
-        await _mark(connection, {run.day for run, _ in changed})
+        await _mark(connection, {*(run.day for run, _ in changed), *(run.day for run in unchanged if run.unsearched)})
         taken = await _lock(connection, runs)
         await _rewrite(connection, [(run, fact) for run, fact in changed if run.id in taken])
         await connection.execute(SQL["stamp_runs"], [run.id for run in unchanged if run.id in taken], EXTRACTOR_VERSION)

@@ -20,7 +20,6 @@ from domain.answers.fields import Node
 _SSE_LINE: Final = re.compile(r"(data|event|id|retry)?:")
 _MAYBE_JSON: Final = re.compile(r"""[{\["]|(?:null|true|false)\s*\Z""")
 _SURELY_JSON: Final = re.compile(r"""\{\s*(?:["}]|\Z)|\[\s*[\[{"\]]""")
-_NEWLINE: Final = re.compile("\r\n|\n|\r")  # not splitlines: JSON strings may hold U+2028 and U+0085
 _SPACE: Final = re.compile(r"[\s\0]*")
 _DONE: Final = "[DONE]"
 _MAX_QUOTING: Final = 3
@@ -106,7 +105,7 @@ def _listed(value: object) -> list[object]:
 
 def _values(text: str) -> list[object]:
     """JSON lines, a cut last line tolerated; else objects written one after the other, up to the first fault."""
-    lines = [line for line in _NEWLINE.split(text) if line.strip()]
+    lines = [line for line in _split(text) if line.strip()]
     if lines and isinstance(load_json(lines[0])[0], dict):
         return [load_json(line)[0] for line in lines]
     return list(islice(_concatenated(text), _MAX_CONCATENATED))
@@ -153,7 +152,7 @@ def _frames(text: str) -> Iterator[tuple[str, str]]:
     """Name and data of each event. Captures that lost their blank lines are split by line instead."""
     pending: list[str] = []
     name = ""
-    for line in [*_NEWLINE.split(text), ""]:
+    for line in [*_split(text), ""]:
         if line.startswith("data:"):
             pending.append(line[5:].strip(" \t\0"))
         elif line.startswith("event:"):
@@ -170,6 +169,11 @@ def _framed(name: str, lines: list[str]) -> Iterator[tuple[str, str]]:
     joined = "\n".join(lines)
     whole = len(lines) == 1 or load_json(joined)[1] is None
     yield from [(name, joined)] if whole else [(name, line) for line in lines]
+
+
+def _split(text: str) -> list[str]:
+    """The lines. Not `splitlines`: JSON strings may hold U+2028 and U+0085."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _objects(values: list[object]) -> tuple[Node, ...]:

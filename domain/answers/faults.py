@@ -13,7 +13,7 @@ _RATE_LIMIT_CODES = words(
     " throttlingexception throttling engine_overloaded_error rpm_rate_limit_exceeded tpm_rate_limit_exceeded"
     " ratelimitexceeded accountratelimitexceeded quotaexceeded serveroverloaded setlimitexceeded modelnotready"
     " throttlingerror servicequotaexceededexception ratelimit rate_limit rate_limit_exceeded_error user_rate_limit"
-    " 11202 11203 11210 minimax:1002 minimax:1039 minimax:1041 minimax:2045 sparkratelimit usage_limit_reached"
+    " insufficient_quota ratelimitreached 11202 11203 11210 minimax:1002 minimax:1039 minimax:1041 minimax:2045 sparkratelimit usage_limit_reached"
 )
 _FILTER_CODES = words(
     "1301 336104 content_filter data_inspection_failed datainspectionfailed sensitivecontentdetected"
@@ -28,7 +28,7 @@ _ANSWER_KEYS = words(
 )
 _STATE_KEYS = ("code", "Code", "status", "error_code", "__type", "statusCode", "status_code", "errorCode")
 _MESSAGE_KEYS = ("message", "Message", "error_msg", "msg", "detail", "errorMessage", "title", "status_msg")
-_FAULT_KEYS = frozenset((*_MESSAGE_KEYS, "error", "Error", "errors", "Response", "response", "base_resp"))
+_FAULT_KEYS = frozenset((*_MESSAGE_KEYS, "error", "Error", "errors", "Response", "response", "base_resp", "Output"))
 _FINE = words(
     "0 200 ok true success succeeded successful complete completed done finished none null"
     " queued pending running processing in_progress streaming"
@@ -57,6 +57,8 @@ def _may_fail(event: Node) -> bool:
 
 def fault_of(event: Node) -> Fault | None:
     """The fault an event reports at its top level, or under `Response` (Tencent) or `response` (OpenAI)."""
+    if "__type" in (refused := node_at(event, "Output")):  # how AWS answers a call to an operation it does not have
+        return _classify(_codes(refused), _message(refused))
     for holder in (event, node_at(event, "Response"), node_at(event, "response")):
         error = holder.get("error") or holder.get("Error")
         if isinstance(error, dict) and not _is_fine(error):

@@ -52,6 +52,7 @@ _BY_MODEL: Final = (
 )
 _GOOGLE_STATUS: Final = re.compile(r"[A-Z]+(?:_[A-Z]+)*\Z")
 _CAMEL_CASE: Final = re.compile(r"(?:[A-Z][a-z]+){2,}(?:\.[A-Za-z]+)*\Z")
+_OPENAI_CODES: Final = ("insufficient_quota", "server_error", "billing_hard_limit_reached")
 _ZHIPU_CODE: Final = re.compile(r"1[0-9]{3}\Z")
 
 
@@ -89,7 +90,7 @@ def _of_bare_error(event: Node) -> str | None:
         return "hunyuan"
     if "error_code" in event and "error_msg" in event:
         return "ernie"
-    if "__type" in event:
+    if "__type" in event or "__type" in node_at(event, "Output"):
         return "bedrock"
     if text_at(event, "code") and "request_id" in event:
         return "qwen"
@@ -118,6 +119,6 @@ def _of_named_error(error: Node, kind: str, code: str) -> str | None:
         return "zhipu"
     if _CAMEL_CASE.match(code):
         return "doubao"
-    if kind and kind == code:
+    if kind and kind == code and kind not in _OPENAI_CODES:
         return "deepseek"
     return "openai" if kind and "param" in error else None

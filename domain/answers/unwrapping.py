@@ -10,7 +10,18 @@ from domain.answers.fields import Node
 
 _WRAPPERS: Final = (
     *("response", "body", "data", "result", "payload", "output", "raw", "raw_response", "rawResponse"),
-    *("response_body", "responseBody", "response_json", "json", "content", "completion", "message", "answer", "text"),
+    *(
+        "response_body",
+        "responseBody",
+        "response_json",
+        "json",
+        "html",
+        "content",
+        "completion",
+        "message",
+        "answer",
+        "text",
+    ),
     *("string", "value", "event", "chunk", "entry", "record", "events", "chunks"),
     *("log", "entries", "interactions", "http_interactions"),
 )

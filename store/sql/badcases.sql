@@ -84,6 +84,7 @@ where b.id = $1
 
 -- name: write_figures
 -- The label's figures in the place of the extractor's; what it says nothing of stays. An answer nobody could read had none.
+-- Who labels looks for every competitor of today, also one that the extractor did not know.
 with answered as (
     update question_monitor_runs
     set status = 'succeeded', failure_kind = null, failure_reason = null, updated_at = now()
@@ -98,7 +99,7 @@ on conflict (run_id) do update
 set brand_mentioned = excluded.brand_mentioned, brand_mention_count = excluded.brand_mention_count,
     brand_position = excluded.brand_position, absence = excluded.absence, share_of_voice = excluded.share_of_voice,
     competitor_mention_count = excluded.competitor_mention_count, mentions = excluded.mentions, confidence = 1,
-    labelled_case_id = excluded.labelled_case_id
+    labelled_case_id = excluded.labelled_case_id, parsed_at = now()
 
 -- name: fail_run
 -- A person found no answer in it: missing from now on, not "not mentioned".

@@ -58,7 +58,11 @@ select r.id, r.tenant_id, r.brand_id, r.business_date, r.ai_platform_id, r.run_m
             c.citation_hash, c.owner) order by c.ordinal), '[]')
      from monitoring_citation_facts c where c.run_id = r.id) as citations,
     (select coalesce(jsonb_agg(jsonb_build_array(b.reason, b.confidence) order by b.reason), '[]')
-     from monitoring_parse_badcases b where b.run_id = r.id and b.labelled_at is null) as open_cases
+     from monitoring_parse_badcases b where b.run_id = r.id and b.labelled_at is null) as open_cases,
+    exists (
+        select from question_monitor_parse_results p
+        join competitors c on c.tenant_id = r.tenant_id and c.brand_id = r.brand_id and c.created_at > p.parsed_at
+        where p.run_id = r.id) as unsearched
 from question_monitor_runs r
 join question_versions v on v.id = r.question_version_id
 where r.id = any($1::bigint[]) and r.raw_answer_key is not null and r.failure_kind is distinct from 'desktop_error'
@@ -107,10 +111,10 @@ from unnest($1::bigint[], $2::text[], $3::float8[], $4::text[]) as f(run_id, rea
 where b.run_id = any($1) and b.run_id = f.run_id and b.reason = f.reason and b.labelled_at is null
 
 -- name: stamp_runs
--- Read again, and found as it was. Its parse result says so too.
+-- Read again, and found as it was. Its parse result says so too: it has been searched for every competitor of today.
 with runs as (
     update question_monitor_runs set extractor_version = $2, updated_at = now() where id = any($1::bigint[]))
-update question_monitor_parse_results set extractor_version = $2 where run_id = any($1::bigint[])
+update question_monitor_parse_results set extractor_version = $2, parsed_at = now() where run_id = any($1::bigint[])
 
 -- name: mark_days
 -- The mark that a result sets: a day that waits its turn keeps it, a parked one gets a new life. Before any run is locked,

@@ -16,7 +16,7 @@ from store.database import Pool, transaction
 from store.facts import BrandNames, RunFact, read_brands
 from store.raw_answers import RawAnswers
 from store.reparse import SQL, Selection, read_runs, rewrite
-from tests.support.projecting import rebuild
+from tests.support.projecting import competitor, counts, rebuild, rows_of
 from tests.support.reparsing import (
     as_an_older_version_read_it,
     as_an_older_version_refused_it,
@@ -105,6 +105,21 @@ async def test_a_second_reparse_finds_nothing_to_do_unless_it_is_asked_to_read_a
     await pool.execute("update competitors set name = 'Initech'")
     again = await walk(Reparse(pool, raw), Selection(again=True))
     assert (again.runs, again.mentions_changed) == (1, 1)
+
+
+async def test_answers_that_do_not_name_a_new_competitor_are_no_longer_missing_for_it(
+    pool: Pool, world: World, client: Desktop, raw: RawAnswers
+) -> None:
+    await ingested(world, client, raw, chat_answer("Acme is best."))
+    rival = await competitor(world, "Initech")
+    await rebuild(world)
+    await pool.execute("delete from projection_rebuild_queue")
+    tally = await walk(Reparse(pool, raw), Selection(again=True))
+    assert (tally.changed, len(tally.days)) == (0, 1)
+    assert await pool.fetchval("select count(*) from projection_rebuild_queue") == 1
+    await rebuild(world)
+    [row] = await rows_of(world, "monitoring_competitor_daily", competitor_id=rival)
+    assert (counts(row), row["mentioned_count"]) == ((1, 1, 0, 0), 0)
 
 
 async def test_a_run_whose_answer_is_none_now_leaves_its_task_done_and_nothing_lost(

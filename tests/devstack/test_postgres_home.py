@@ -1,4 +1,4 @@
-"""What a crash leaves of PostgreSQL's lock file must not stop the next start."""
+"""PostgreSQL's command line, and what a crash leaves of its lock file, which must not stop the next start."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devstack.postgres import clear_stale_lock
+from devstack.postgres import Home, clear_stale_lock, part
 from devstack.process import identify
 
 
@@ -43,3 +43,10 @@ def test_no_lock_and_an_empty_lock_are_fine(tmp_path: Path) -> None:
     clear_stale_lock(tmp_path)
     (tmp_path / "postmaster.pid").write_text("")
     clear_stale_lock(tmp_path)
+
+
+def test_only_a_stack_whose_data_may_perish_writes_without_fsync(tmp_path: Path) -> None:
+    home = Home(tmp_path, tmp_path, None)
+    assert "--fsync=off" in part(home, 1, durable=False).argv
+    assert not {"--fsync=off", "--full_page_writes=off"} & set(part(home, 1).argv)
+    assert not [word for word in part(home, 1, durable=False).argv if word.startswith("--synchronous_commit")]

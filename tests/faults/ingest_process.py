@@ -13,11 +13,6 @@ from settings import load_settings
 from store.residents import take
 from worker import open_resources, resident_loops, resident_starts
 
-import broker.subscription as _b
-_start = _b.Subscription.start
-async def _no_ack(self, queue, *, prefetch=0, no_ack=False):
-    await _start(self, queue, prefetch=prefetch, no_ack=True)
-_b.Subscription.start = _no_ack
 ROLES = ("ingest", "projections")
 
 

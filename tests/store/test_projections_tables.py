@@ -1,8 +1,14 @@
 """Competitors and citations of a day: a zero is a true zero, and what is not supported is none (3-results §3.4)."""
 
+from pathlib import Path
+
 import pytest
 
+from domain.labels import Label, LabelledMention
+from store.badcases import put_label, read_case, take_label_back
 from store.database import Pool
+from store.raw_answers import RawAnswers
+from tests.support.badcases import doubtful
 from tests.support.projecting import answered, competitor, counts, rebuild, rows_of
 from tests.support.world import Desktop, World, ago
 
@@ -52,6 +58,23 @@ async def test_answers_from_before_a_competitor_was_there_are_missing_for_it(wor
     await rebuild(world)
     [row] = await rows_of(world, "monitoring_competitor_daily")
     assert (row["competitor_id"], counts(row), row["mentioned_count"]) == (rival, (2, 1, 0, 1), 1)
+
+
+async def test_who_labels_an_answer_has_looked_for_every_competitor_of_today(
+    world: World, pool: Pool, tmp_path: Path
+) -> None:
+    raw = RawAnswers(f"file://{tmp_path}")
+    case = await read_case(pool, None, await doubtful(world, raw))
+    await competitor(world)
+    label = Label(True, (LabelledMention("Acme", 1, 1), LabelledMention("Globex", 1, 2)))
+    version = (await put_label(pool, raw, case, label, expected=1, actor="user 1")).version
+    await rebuild(world)
+    [row] = await rows_of(world, "monitoring_competitor_daily")
+    assert (counts(row), row["mentioned_count"]) == ((1, 1, 0, 0), 1)
+    await take_label_back(pool, case, expected=version, actor="user 1")
+    await rebuild(world)
+    [row] = await rows_of(world, "monitoring_competitor_daily")
+    assert (counts(row), row["mentioned_count"]) == ((1, 0, 0, 1), 0)
 
 
 async def test_a_removed_competitor_stays_where_answers_name_it(world: World, client: Desktop) -> None:

@@ -31,40 +31,50 @@ from monitoring_collect_tasks t where t.tenant_id = $1
 """
 
 
+async def load(pool: Pool, statement: str, *arguments: Any) -> None:
+    """Run a large statement for as long as a busy machine needs; the pool's own are cut off after half a minute."""
+    async with pool.acquire() as connection:
+        await connection.execute("set statement_timeout = 0")
+        await connection.execute(statement, *arguments, timeout=600)
+
+
 async def add_backlog(world: World, tasks: int, platforms: tuple[str, ...] = ("qwen", "doubao")) -> None:
     """`tasks` pending normal tasks, spread over the platforms; statistics are fresh afterwards."""
     label = await world.pool.fetchval("select count(*)::text from monitoring_collect_tasks")
     each = tasks // len(platforms)
-    await world.pool.execute(
-        _QUESTIONS, world.tenant_id, world.brand_id, label, each, world.workspace_id, list(platforms)
+    await load(
+        world.pool, _QUESTIONS, world.tenant_id, world.brand_id, label, each, world.workspace_id, list(platforms)
     )
-    await world.pool.execute(
+    await load(
+        world.pool,
         "update questions q set current_version_id = v.id from question_versions v"
-        " where v.question_id = q.id and q.current_version_id is null"
+        " where v.question_id = q.id and q.current_version_id is null",
     )
-    await world.pool.execute("vacuum analyze monitoring_collect_tasks")
+    await load(world.pool, "vacuum analyze monitoring_collect_tasks")
 
 
 async def add_history(world: World, client_id: Any) -> None:
     """A finished execution task for every business task."""
-    await world.pool.execute(_HISTORY, world.tenant_id, client_id)
-    await world.pool.execute("vacuum analyze desktop_tasks")
+    await load(world.pool, _HISTORY, world.tenant_id, client_id)
+    await load(world.pool, "vacuum analyze desktop_tasks")
 
 
 async def add_attempts(world: World) -> None:
     """The attempt of every finished execution task."""
-    await world.pool.execute(
+    await load(
+        world.pool,
         "insert into desktop_task_attempts (id, tenant_id, task_id, monitor_task_id, client_id, attempt, token_hash,"
         " leased_at, ended_at, outcome)"
         " select gen_random_uuid(), tenant_id, id, monitor_task_id, target_client_id, 1, '', created_at, created_at,"
-        " 'succeeded' from desktop_tasks where status = 'succeeded'"
+        " 'succeeded' from desktop_tasks where status = 'succeeded'",
     )
-    await world.pool.execute("vacuum analyze desktop_task_attempts")
+    await load(world.pool, "vacuum analyze desktop_task_attempts")
 
 
 async def add_requests(world: World, requests: int) -> None:
     """So many finished requests of 50 users, one a minute, the newest now."""
-    await world.pool.execute(
+    await load(
+        world.pool,
         "insert into monitoring_collect_requests (id, tenant_id, workspace_id, brand_id, requested_by_user_id,"
         " scope_hash, request_scope, business_date, status, interrupt_generation, ttl_expires_at, hard_deadline,"
         " created_at, idempotency_key) select gen_random_uuid(), $1, $2, $3, n % 50, md5(n::text), '{}',"
@@ -72,7 +82,7 @@ async def add_requests(world: World, requests: int) -> None:
         " from generate_series(1, $4) n",
         world.tenant_id, world.workspace_id, world.brand_id, requests,
     )  # fmt: skip
-    await world.pool.execute("vacuum analyze monitoring_collect_requests")
+    await load(world.pool, "vacuum analyze monitoring_collect_requests")
 
 
 @dataclass(frozen=True, slots=True)

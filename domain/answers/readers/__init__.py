@@ -12,8 +12,10 @@ from domain.answers.readers import (
     chat_pages,
     chatgpt_web,
     cohere,
+    completions,
     dashscope,
     deepseek_web,
+    dify,
     doubao_web,
     google,
     google_interactions,
@@ -81,11 +83,15 @@ WIRES: tuple[Reader, ...] = (
     messages.OLLAMA,
     messages.LETTERED,
     messages.CONVERSATION,
+    dify.READER,
+    completions.COMPLETION,
+    completions.REPLICATE,
 )
 """The platforms' formats."""
 
 REMAINDERS: tuple[Reader, ...] = (
     Reader("error", _is_fault, _read_fault),
+    search_answers.PAGES,
     captures.RECORD,
     pages.HTML,
     pages.TEXT,

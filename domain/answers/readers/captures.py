@@ -19,6 +19,7 @@ from domain.answers.fields import (
 from domain.answers.links import written_sources
 from domain.answers.model import Source
 from domain.answers.readers.base import Reader, last_text
+from domain.answers.readers.html_text import is_markup, read_page
 
 _LABEL = re.compile(r"\*\*\s*搜索关键词[：:]?\s*\*\*[：:]?(.*)")
 _QUOTED = re.compile(r"“([^”]+)”|\"([^\"]+)\"|「([^」]+)」")
@@ -94,15 +95,23 @@ def _is_record(document: Document) -> bool:
 
 def _read_record(document: Document) -> Draft:
     root = document.root
-    text = next(root[key] for key in _ANSWER_KEYS if isinstance(root.get(key), str))
+    text, written = _written(next((said for key in _ANSWER_KEYS if (said := text_at(root, key))), ""))
     return Draft(
         wire="plain-answer-record",
-        text=str(text),
-        citations=_record_sources(root) or written_sources(str(text)),
+        text=text,
+        citations=_record_sources(root) or written,
         model=optional_text_at(root, "model"),
         finish_reason=last_text(document.events, "finish_reason") or optional_text_at(root, "status"),
         request_id=optional_text_at(root, "request_id"),
     )
+
+
+def _written(answer: str) -> tuple[str, tuple[Source, ...]]:
+    """The answer and the links in it, also where the record keeps the answer's HTML."""
+    if not is_markup(answer):
+        return answer, written_sources(answer)
+    page = read_page(clean(answer))
+    return page.text, tuple(page.links)
 
 
 def _record_sources(root: Node) -> tuple[Source, ...]:

@@ -16,6 +16,7 @@ _THINKING: Final = re.compile(
     r"\A\s*<think>.*?(?:</think>\s*|\Z)|\A(?:(?!<think>)[^<]|<(?!/?think>))*^</think>\s*\n", re.S | re.M
 )
 _SPOKEN_PARTS: Final = ("", "text", "output_text")
+_PART_PATHS: Final = ((), ("text",), ("text", "value"), ("text", "content"))
 _THOUGHTS: Final = ("thinking", "reasoning", "search_result", "THINK")
 
 
@@ -99,10 +100,10 @@ def _content(choice: Node, key: str) -> str:
 
 
 def _part(part: object) -> str:
-    """The text of a content part, whose `text` is a string or, in older dumps, an object with its `value`."""
+    """The text of a content part, whose `text` is a string or, in older dumps and at a gateway, an object."""
     if text_at(part, "type") not in _SPOKEN_PARTS:
         return ""
-    return text_at(part) or text_at(part, "text") or text_at(part, "text", "value")
+    return next(filter(None, (text_at(part, *path) for path in _PART_PATHS)), "")
 
 
 def _choice_fault(choices: list[Node]) -> Fault | None:

@@ -38,9 +38,9 @@ def _read_v2(document: Document) -> Draft:
 
 
 def _cited(note: Node) -> Source:
-    """The first source of a citation: a search result has a URL, a supplied document only a title."""
-    first = next(iter(nodes_at(note, "sources")), {})
-    return source(node_at(first, "document"))
+    """A citation's first source with a URL, be it a document or what a tool found; else the first, by its title."""
+    given = [node_at(each, "document") or node_at(each, "tool_output") for each in nodes_at(note, "sources")]
+    return source(next((each for each in given if text_at(each, "url")), next(iter(given), {})))
 
 
 def _is_v1(document: Document) -> bool:

@@ -4,12 +4,13 @@ from typing import Final
 
 from domain.answers.document import Document
 from domain.answers.draft import Draft
-from domain.answers.fields import Node, clean, node_at, nodes_at, optional_text_at, strings_at, text_at, words
+from domain.answers.fields import Node, clean, node_at, nodes_at, optional_text_at, sources, strings_at, text_at, words
 from domain.answers.model import Source
 from domain.answers.readers.base import Reader, last_finish, last_text
 
 _EVENTS: Final = ("interaction.", "step.", "content.")
 _GOOGLE_CALLS: Final = ("google_search_call", "url_context_call")
+_RESULTS: Final = ("google_search_result", "url_context_result")
 
 
 def _matches(document: Document) -> bool:
@@ -39,6 +40,7 @@ def _read(document: Document) -> Draft:
         wire="google.interactions",
         text="".join(text_at(text, "text") for text in texts),
         citations=tuple(_cited(note) for note in notes if note.get("type") in ("url_citation", None)),
+        retrieved=sources(page for event in events for page in _found_pages(event)),
         search_queries=tuple(query for event in events for query in _queries(event)),
         model=last_text(holders, "model"),
         finish_reason=last_finish(holders, "status"),
@@ -72,6 +74,12 @@ def _of(event: Node, *kinds: str) -> list[Node]:
     """Steps, outputs and deltas of these kinds."""
     held = [*nodes_at(event, "steps"), *nodes_at(event, "outputs"), node_at(event, "delta")]
     return [entry for entry in held if text_at(entry, "type") in kinds]
+
+
+def _found_pages(event: Node) -> list[Node]:
+    """Pages that a search names; most send only markup of search suggestions."""
+    pages = [page for result in _of(event, *_RESULTS) for page in nodes_at(result, "result")]
+    return [page for page in pages if text_at(page, "url")]
 
 
 def _queries(event: Node) -> list[str]:

@@ -23,6 +23,9 @@ _TOKEN: Final = re.compile(
     r"|(?P<text><?[^<]*)",
     re.I | re.S,
 )
+_HTML_START: Final = re.compile(r"\s*+(?>(?:<!--.*?-->\s*+)*)<(?:!doctype|html|head|body)\b", re.I | re.S)
+# A piece of a page, as scraping an element's inner HTML gives it; Markdown may hold some tags, but starts otherwise.
+_FRAGMENT: Final = re.compile(r"\s*+<(div|p|main|article|section|ul|ol|table|h[1-6]|span)\b[^<>]*>", re.I)
 _HREF: Final = re.compile(r"""(?<![\w-])href\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.I)
 _START: Final = re.compile(r"""(?<![\w-])(?:start|value)\s*=\s*["']?(\d{1,4})""", re.I)
 _VOID: Final = words("area base br col embed hr img input link meta param source track wbr")
@@ -95,6 +98,13 @@ class Page:
     @property
     def visible(self) -> bool:
         return not self.silent and (self.scope is None or self.scoped > 0)
+
+
+def is_markup(text: str) -> bool:
+    """Whether a text is an HTML page, or a piece of one with its end tag."""
+    begun = _FRAGMENT.match(text[:5000])
+    closed = begun is not None and f"</{begun[1]}>".casefold() in text.casefold()
+    return closed or _HTML_START.match(text[:20_000]) is not None
 
 
 def read_page(page: str) -> Page:

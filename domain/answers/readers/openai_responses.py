@@ -42,7 +42,7 @@ def _is_bare(event: Node) -> bool:
 def _read(document: Document) -> Draft:
     events = document.events
     response = _final_response(document)
-    output = nodes_at(response, "output") or _items_done(events)
+    output = nodes_at(response, "output") or _items(events)
     parts = [part for item in output if item.get("type") == "message" for part in _parts(item)]
     return Draft(
         wire="openai.responses",
@@ -54,6 +54,7 @@ def _read(document: Document) -> Draft:
         finish_reason=_finish(response),
         request_id=optional_text_at(response, "id"),
         refusal="".join(text_at(part, "refusal") for part in parts) or _deltas(events, "response.refusal.delta"),
+        platform="perplexity" if any(item.get("type") == "search_results" for item in output) else None,
         tool_calls=any(item.get("type") in _WAITING for item in output),
         waits=any(item.get("type") in _WAITING for item in output),
     )
@@ -73,9 +74,14 @@ def _whole(document: Document) -> Node:
     return held[-1] if held else {}
 
 
-def _items_done(events: Iterable[Node]) -> list[Node]:
-    done = (node_at(event, "item") for event in events if event.get("type") == "response.output_item.done")
-    return [item for item in done if item]
+def _items(events: Iterable[Node]) -> list[Node]:
+    """A stream's output items, each as it was told last: announced, then done."""
+    told: dict[str, Node] = {}
+    for event in events:
+        if event.get("type") in ("response.output_item.added", "response.output_item.done"):
+            item = node_at(event, "item")
+            told[str(event.get("output_index", item.get("id")))] = item
+    return list(told.values())
 
 
 def _text(parts: list[Node], document: Document) -> str:

@@ -9,11 +9,8 @@ from domain.answers.fields import clean
 from domain.answers.links import footnote_sources, written_sources
 from domain.answers.model import AnswerKind
 from domain.answers.readers.base import Reader
-from domain.answers.readers.html_text import read_page
+from domain.answers.readers.html_text import is_markup, read_page
 
-_HTML_START = re.compile(r"\s*+(?>(?:<!--.*?-->\s*+)*)<(?:!doctype|html|head|body)\b", re.I | re.S)
-# A piece of a page, as scraping an element's inner HTML gives it; Markdown may hold some tags, but starts otherwise.
-_FRAGMENT = re.compile(r"\s*+<(div|p|main|article|section|ul|ol|table|h[1-6]|span)\b[^<>]*>", re.I)
 _CHALLENGE = re.compile(
     r"challenges\.cloudflare\.com|cdn-cgi/challenge-platform|cf-turnstile|g-recaptcha"
     r"|hcaptcha\.com|_incapsula_|data-sitekey|captcha-delivery|aliyun_waf|punish-page",
@@ -27,12 +24,7 @@ _PERPLEXITY_NOTE = re.compile(r"\[\^\d{1,4}_\d{1,4}\]")
 def _is_html(document: Document) -> bool:
     if document.events:
         return False
-    return _HTML_START.match(document.text[:20_000]) is not None or _is_fragment(document.text)
-
-
-def _is_fragment(text: str) -> bool:
-    begun = _FRAGMENT.match(text[:5000])
-    return begun is not None and f"</{begun[1]}>".casefold() in text.casefold()
+    return is_markup(document.text)
 
 
 def _read_html(document: Document) -> Draft:

@@ -1,4 +1,9 @@
-"""Search engines' APIs that answer with their pages: Tavily, Exa, Linkup, You.com, Google's Vertex AI Search."""
+"""Search engines' APIs that answer with their pages: Tavily, Exa, Linkup, You.com, Google's Vertex AI Search.
+
+Baidu, Bing, Bocha, Brave and Perplexity's search give the pages alone.
+"""
+
+from typing import Final
 
 from domain.answers.document import Document
 from domain.answers.draft import Draft
@@ -15,6 +20,8 @@ from domain.answers.fields import (
 )
 from domain.answers.model import Source
 from domain.answers.readers.base import Reader
+
+_PAGE_LISTS: Final = (("references",), ("results",), ("webPages", "value"), ("web", "results"))
 
 
 def _is_listed(document: Document) -> bool:
@@ -40,6 +47,32 @@ def _read_listed(document: Document) -> Draft:
         retrieved=sources(nodes_at(root, "results")) if key == "citations" else (),
         search_queries=(asked,) if asked else (),
         request_id=optional_text_at(root, "request_id") or optional_text_at(root, "requestId"),
+        search_only=True,
+    )
+
+
+def _is_pages(document: Document) -> bool:
+    """A list of pages, and nothing that anybody says of them."""
+    root = document.root
+    answered = any(isinstance(root.get(key), str) and root.get(key) for key in ("answer", "question", "text", "content"))
+    return not answered and bool(_pages(root))
+
+
+def _pages(root: Node) -> list[Node]:
+    """The first list under which every entry is a page with an address."""
+    lists = (nodes_at(root, *path) for path in _PAGE_LISTS)
+    return next((pages for pages in lists if pages and all(text_at(page, "url") for page in pages)), [])
+
+
+def _read_pages(document: Document) -> Draft:
+    root = document.root
+    pages = _pages(root)
+    asked = optional_text_at(root, "query") or optional_text_at(root, "queryContext", "originalQuery")
+    return Draft(
+        wire="search.pages",
+        citations=sources(pages, title="name" if any("name" in page for page in pages) else "title"),
+        search_queries=(asked,) if asked else (),
+        request_id=optional_text_at(root, "request_id") or optional_text_at(root, "id"),
         search_only=True,
     )
 
@@ -77,5 +110,6 @@ def _asked(answer: Node) -> list[str]:
     return [query for action in actions if (query := optional_text_at(action, "searchAction", "query"))]
 
 
+PAGES = Reader("search.pages", _is_pages, _read_pages, frozenset(path[0] for path in _PAGE_LISTS))
 LISTED = Reader("search.answer", _is_listed, _read_listed, words("answer"))
 VERTEX = Reader("google.vertex-search", _is_vertex, _read_vertex, words("answer"))
