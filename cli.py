@@ -247,9 +247,10 @@ def _explain(error: Exception) -> int:
         shown.print(f"[bold red]{code}[/] {escape(str(error))}")
     elif _is_unreachable(error):
         shown.print(f"[bold red]unreachable[/] {escape(str(error) or type(error).__name__)}")
-        shown.print("is the stack up? `make up` starts it, `giveway doctor` says what is missing")
     else:
         shown.print_exception()
+    if _is_unreachable(error):
+        shown.print("is the stack up? `make up` starts it, `giveway doctor` says what is missing")
     return 1
 
 
@@ -258,7 +259,10 @@ def _is_unreachable(error: Exception) -> bool:
     import asyncpg
     import httpx
 
-    return isinstance(error, ConnectionError | TimeoutError | httpx.TransportError | asyncpg.CannotConnectNowError)
+    from domain.errors import BrokerUnavailable
+
+    away = ConnectionError | TimeoutError | BrokerUnavailable | httpx.TransportError | asyncpg.CannotConnectNowError
+    return isinstance(error, away)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,9 @@ def is_outage(error: Exception) -> bool:
         return error.retryable
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "")[:2] in WAITED_FOR
+    if isinstance(error, asyncpg.InternalClientError):
+        # What the driver says of a connection that the server ended just as a statement was sent.
+        return True
     if isinstance(error, asyncpg.InterfaceError):
         # A value that the driver cannot send is of this family, and a ValueError.
         return not isinstance(error, ValueError)

@@ -119,6 +119,8 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(asyncpg.InsufficientResourcesError, _on_database_away)
     # What asyncpg says of a connection that the server ended just as a statement was sent.
     app.add_exception_handler(asyncpg.InternalClientError, _on_database_away)
+    # A deadlock that this transaction lost: nothing of it was kept, and the same call will do.
+    app.add_exception_handler(asyncpg.TransactionRollbackError, _on_collision)
     app.add_exception_handler(Exception, _on_anything)
 
 
@@ -161,6 +163,11 @@ async def _on_data_error(request: Request, error: Exception) -> Response:
 async def _on_database_away(request: Request, error: Exception) -> Response:
     log.warning("database unavailable: %r", error)
     return error_response(DatabaseUnavailable("the database does not answer; try again"))
+
+
+async def _on_collision(request: Request, error: Exception) -> Response:
+    log.warning("transaction rolled back: %r", error)
+    return error_response(DatabaseUnavailable("the change met another one and was not made; try again"))
 
 
 async def _on_anything(request: Request, error: Exception) -> Response:

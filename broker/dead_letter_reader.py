@@ -47,6 +47,7 @@ class LetterReader:
         self._queue = queue
         self._prefix = prefix
         self._claimed: set[int] = set()
+        self._discards = False
 
     async def letters(self) -> AsyncGenerator[DeadLetter, None]:
         """At most 50,000, roughly the oldest first; those that die meanwhile are not among them.
@@ -84,11 +85,23 @@ class LetterReader:
         self._claimed.add(letter.tag)
 
     async def discard(self, letters: Iterable[DeadLetter]) -> None:
-        """Take letters off the queue for good. Raises BrokerUnavailable; then some may be there again."""
+        """Take letters off the queue, for good after `flush`. Raises BrokerUnavailable: some may come again."""
+        self._discards = True
         with broker_errors("acknowledging dead letters"):
             channel = await self._channel.get_underlay_channel()
             for letter in letters:
                 await channel.basic_ack(letter.tag, wait=False)
+
+    async def flush(self) -> None:
+        """Have the broker take every acknowledgement before the channel closes. Raises BrokerUnavailable.
+
+        Its channel sends a quorum queue 32 of them ahead, keeps the others until it hears of those, and drops them when
+        it closes. A consumer's begin is answered behind the 32, its end behind the others.
+        """
+        if self._discards:
+            passing = Subscription(self._channel)
+            await passing.start(self._queue, prefetch=1)
+            await passing.stop()
 
     async def _renew(self, letter: DeadLetter) -> None:
         """A copy takes the place of a letter that was read often; a crash in between leaves both."""
@@ -111,7 +124,9 @@ async def open_letters(
         channel = await connection.channel()
         try:
             await declare_ingest(channel, shards, prefix)
-            yield LetterReader(channel, publisher, name, prefix, await _ready(channel, name))
+            reader = LetterReader(channel, publisher, name, prefix, await _ready(channel, name))
+            yield reader
+            await reader.flush()
         finally:
             await close_channel(channel)
 

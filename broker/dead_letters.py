@@ -28,6 +28,8 @@ REPLAYS_HEADER: Final = "x-giveway-replays"
 MAX_REASON: Final = 500
 # Brokers from 4.0 on drop a message after 20 deliveries unless told otherwise, and reading a letter delivers it.
 WORN_AFTER: Final = 10
+# Of a count in a header; one more is still an AMQP integer.
+MOST: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,11 @@ async def dead_letter(publisher: Publisher, message: Received, reason: str, shar
 
     (A plain reject also dead-letters, but then the broker writes the reason.) Raises BrokerUnavailable.
     """
-    first = _number(message.headers.get(FIRST_DIED_HEADER)) or _milliseconds(datetime.now(UTC))
+    first = _moment(message.headers.get(FIRST_DIED_HEADER)) or datetime.now(UTC)
     headers: Headers = {
         REASON_HEADER: sound(reason),
         SHARD_HEADER: shard,
-        FIRST_DIED_HEADER: first,
+        FIRST_DIED_HEADER: _milliseconds(first),
         DEATHS_HEADER: _number(message.headers.get(DEATHS_HEADER)) + 1,
         REPLAYS_HEADER: _number(message.headers.get(REPLAYS_HEADER)),
     }
@@ -109,19 +111,21 @@ async def copy_letter(publisher: Publisher, letter: DeadLetter) -> bool:
 
 
 def read_letter(message: AbstractIncomingMessage, prefix: str) -> DeadLetter:
-    """What a message of the dead-letter queue says, whoever put it there."""
+    """What a message of the dead-letter queue says, whoever put it there, and whatever its headers are."""
     headers: dict[str, Any] = dict(message.headers)
     broker = _by_broker(headers, prefix)
     ours = headers.get(REASON_HEADER)
-    first = _number(headers.get(FIRST_DIED_HEADER))
+    reason = broker.reason if ours is None else sound(str(ours))
+    died_at = _moment(headers.get(FIRST_DIED_HEADER)) or broker.died_at
+    deaths = max(_number(headers.get(DEATHS_HEADER)) + (broker.deaths if ours is None else 0), 1)
     assert message.delivery_tag is not None
     return DeadLetter(
-        id=_letter_id(message),
+        id=_letter_id(message, reason, died_at, deaths),
         message_id=message.message_id,
-        reason=broker.reason if ours is None else sound(str(ours)),
+        reason=reason,
         shard=broker.shard if ours is None else _optional(headers.get(SHARD_HEADER)),
-        died_at=datetime.fromtimestamp(first / 1000, UTC) if first else broker.died_at,
-        deaths=max(_number(headers.get(DEATHS_HEADER)) + (broker.deaths if ours is None else 0), 1),
+        died_at=died_at,
+        deaths=deaths,
         replays=_number(headers.get(REPLAYS_HEADER)),
         deliveries=_number(headers.get("x-delivery-count")),
         body=message.body,
@@ -159,11 +163,10 @@ def _shard_of_queue(queue: str, prefix: str) -> int | None:
     return int(number) if number.isascii() and number.isdigit() else None
 
 
-def _letter_id(message: AbstractIncomingMessage) -> str:
-    """Twelve hexadecimal digits of everything that a reading does not change."""
-    digest = sha256((message.message_id or "").encode())
-    for name in (REASON_HEADER, FIRST_DIED_HEADER, DEATHS_HEADER):
-        digest.update(f"\0{message.headers.get(name)!r}".encode(errors="replace"))
+def _letter_id(message: AbstractIncomingMessage, reason: str, died_at: datetime | None, deaths: int) -> str:
+    """Twelve hexadecimal digits of what neither a reading nor a copy changes; a letter of the broker's gets headers."""
+    first = None if died_at is None else _milliseconds(died_at)
+    digest = sha256(f"{message.message_id}\0{reason}\0{first}\0{deaths}\0".encode(errors="replace"))
     digest.update(message.body)
     return digest.hexdigest()[:12]
 
@@ -177,9 +180,18 @@ def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
+def _moment(value: object) -> datetime | None:
+    """A header's milliseconds since 1970; None where they are none."""
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int) and value else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return _optional(value) or 0
 
 
 def _optional(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+    """A header's count, if it can be one: whoever may publish may write anything."""
+    return value if isinstance(value, int) and 0 <= value <= MOST else None

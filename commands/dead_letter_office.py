@@ -85,14 +85,14 @@ class Office:
 
     async def find(self, name: str) -> Found:
         """The letter with this id, or message id; NotFound where neither queue has one."""
+        for entry in await self.projection_entries() if self.has_database else ():
+            if entry.id == name:
+                return Found(entry)
         async with self._reading() as reader:
             letters = [each async for each in reader.letters() if name in entry_of(each).names]
         if letters:
             entry = entry_of(letters[0])
             return Found(owned(entry, await self._owners([entry])), letters[0], len(letters))
-        for entry in await self.projection_entries() if self.has_database else ():
-            if entry.id == name:
-                return Found(entry)
         raise NotFound(f"there is no dead letter {name}; `giveway dlq list` shows those that are")
 
     async def replay_ingest(self, chosen: Chosen, advance: Advance) -> Tally:
@@ -214,7 +214,7 @@ async def _pool(settings: Settings) -> Pool | None:
     try:
         return await open_pool(settings.database_url, size=2, name="giveway-dlq")
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        log.warning("the database does not answer, brands are not shown: %s", error)
+        log.warning("the database does not answer, brands and days that were given up are not shown: %s", error)
         return None
 
 

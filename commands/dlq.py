@@ -15,7 +15,7 @@ from rich.progress import Progress
 from commands.common import Json, console, print_json, running_settings
 
 if TYPE_CHECKING:
-    from commands.dead_letter_entries import Entry
+    from commands.dead_letter_entries import Entry, Found
     from commands.dead_letter_office import Advance, Chosen, Office, Tally
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: results that ingest gave up, days that can't be rebuilt.")
@@ -70,9 +70,7 @@ def show(
 
     found = _with_office(lambda office: office.find(letter))
     if raw is not None:
-        if found.letter is None:
-            raise typer.BadParameter("a brand-day has no body to write to a file")
-        raw.write_bytes(found.letter.body)
+        _write_body(found, raw)
     if json:
         print_json(details(found))
         return
@@ -81,6 +79,15 @@ def show(
         console.print(body_of(found.letter.body)[0], markup=False, soft_wrap=True)
     if found.copies > 1:
         console.print(f"{found.copies} letters have this name; the first is shown")
+
+
+def _write_body(found: "Found", path: Path) -> None:
+    if found.letter is None:
+        raise typer.BadParameter("a brand-day has no body to write to a file", param_hint="--raw")
+    try:
+        path.write_bytes(found.letter.body)
+    except OSError as error:
+        raise typer.BadParameter(f"the body cannot be written there: {error}", param_hint="--raw") from error
 
 
 @app.command()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from store.reparse import Selection
 
 INTERRUPTED = 130
+LINE_SECONDS: Final = 5.0
+"""Between two lines of progress in a log."""
 
 
 def reparse(
@@ -114,7 +116,10 @@ async def _resolved(pool: "Pool", asked: "Selection") -> "Selection":
 
 
 async def _walk(work: "Reparse", selection: "Selection", limit: int | None, processes: int, shown: Console) -> bool:
-    """Walk with a progress bar. The first signal stops between two chunks, the second at once."""
+    """Walk with a progress bar, or a line now and then where nobody watches a terminal.
+
+    The first signal stops between two chunks, the second at once.
+    """
     stop = _stop_on_signals(shown)
     columns = (
         TextColumn("reparse"),
@@ -125,11 +130,17 @@ async def _walk(work: "Reparse", selection: "Selection", limit: int | None, proc
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=shown, disable=not shown.is_terminal) as progress:
-        total = await work.count(selection, limit=limit) if shown.is_terminal else None
+        total = await work.count(selection, limit=limit)
         bar = progress.add_task("reparse", total=total, changed=0)
+        due = time.monotonic()
 
         def show(tally: "Tally") -> None:
-            progress.update(bar, completed=tally.runs + tally.missing_raw, changed=tally.changed)
+            nonlocal due
+            done = tally.runs + tally.missing_raw
+            progress.update(bar, completed=done, changed=tally.changed)
+            if not shown.is_terminal and time.monotonic() >= due:
+                due = time.monotonic() + LINE_SECONDS
+                shown.print(f"reparse: {done} of {total} runs, {tally.changed} changed")
 
         # One chunk more than there are processes: its bodies come while the others are parsed.
         try:

@@ -249,6 +249,14 @@ async def change_question(pool: Pool, reach: Reach, question_id: int, changes: C
         await _check_parents(
             connection, reach, old["brand_id"], [new["keyword_id"]], [new["topic_id"]], new["only_platforms"] or ()
         )
+        if new["text"] != old["text"]:
+            hashes = [text_hash(new["text"])]
+            await connection.execute(SQL["set_versions"], reach.tenant_id, [question_id], [new["text"]], hashes)
+            await ask_anew(connection, reach.tenant_id, question_id)
+            await mark_wording(connection, reach.tenant_id, old["brand_id"], question_id)
+        if (new["topic_id"], new["keyword_id"]) != (old["topic_id"], old["keyword_id"]):
+            await mark_brand(connection, reach.tenant_id, old["brand_id"])
+        # Last: a new text keeps runs of the question from being written, by those who hold its tasks and its mark.
         with _named_conflicts():
             await connection.execute(
                 SQL["change_question"],
@@ -260,11 +268,4 @@ async def change_question(pool: Pool, reach: Reach, question_id: int, changes: C
                 new["only_platforms"],
                 new["active"],
             )
-        if new["text"] != old["text"]:
-            hashes = [text_hash(new["text"])]
-            await connection.execute(SQL["set_versions"], reach.tenant_id, [question_id], [new["text"]], hashes)
-            await ask_anew(connection, reach.tenant_id, question_id)
-            await mark_wording(connection, reach.tenant_id, old["brand_id"], question_id)
-        if (new["topic_id"], new["keyword_id"]) != (old["topic_id"], old["keyword_id"]):
-            await mark_brand(connection, reach.tenant_id, old["brand_id"])
         return await read_question(connection, reach, question_id)

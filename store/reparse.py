@@ -175,8 +175,8 @@ def _citation_row(citation: Citation) -> tuple[Any, ...]:
 async def rewrite(pool: Pool, changed: Sequence[tuple[StoredRun, RunFact]], unchanged: Sequence[StoredRun]) -> set[int]:
     """Write the new facts and stamp the others as read, in one transaction; returns the ids of the runs it took.
 
-    Left alone: a run that a newer answer, a label or another reparse has changed since it was read. Days are marked where
-    facts change, or where an answer that names no new competitor is no longer missing for it.
+    Left alone: a run that a newer answer, a label or another reparse has changed since it was read. Days are marked
+    where facts change, and where an answer that names no new competitor is no longer missing for it.
     """
     runs = [*(run for run, _ in changed), *unchanged]
     if not runs:

@@ -33,7 +33,7 @@ EXIT_STATUS = pytest.StashKey[int]()
 FRONT_DESK = pytest.StashKey[FrontDesk]()
 
 # The longest tests, first: begun last they would keep one worker busy when the others are done.
-LONGEST = ("tests/e2e/", "tests/bench/")
+LONGEST = ("tests/e2e/", "tests/faults/", "tests/bench/")
 
 
 @pytest.hookimpl(optionalhook=True)

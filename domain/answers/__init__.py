@@ -57,4 +57,5 @@ def _matches(document: Document) -> Iterator[tuple[Reader, Document]]:
 
 def _with_fault(draft: Draft, document: Document) -> Draft:
     """Any reader's stream may carry an error event, and any answer an error beside it."""
-    return draft if draft.fault else replace(draft, fault=first_fault(document.events))
+    fault = None if draft.fault else first_fault(document.events)
+    return replace(draft, fault=fault) if fault else draft

@@ -65,16 +65,22 @@ class Document:
 def parse_document(body: bytes) -> Document:
     """Decode and split a body. Never raises: what cannot be read has a `fault`."""
     text = decode(body)
-    if (text.count("\ufffd") + text.count("\0")) * 100 > len(text):
+    if _is_garbled(text):
         return Document("", Framing.TEXT, fault="the body is not UTF-8 text")
     return parse_text(text)
+
+
+def _is_garbled(text: str) -> bool:
+    """Whether more than a hundredth is no character; the NULs that fill up a buffer behind the body are none of it."""
+    said = text.rstrip("\0")
+    return (said.count("\ufffd") + said.count("\0")) * 100 > len(said) or (not said and bool(text))
 
 
 def parse_text(text: str, quoting: int = 0) -> Document:
     """Split a body that is text already, `quoting` JSON strings deep."""
     start = text.lstrip("\ufeff\0 \t\r\n")
     if _SSE_LINE.match(start):
-        return _parse_sse(text)
+        return _parse_sse(text, start)
     if _MAYBE_JSON.match(start):
         return _parse_json(text, start, quoting)
     return Document(text, Framing.TEXT)
@@ -123,8 +129,9 @@ def _concatenated(text: str) -> Iterator[object]:
         position = space.end() if space else position
 
 
-def _parse_sse(text: str) -> Document:
-    frames = list(_frames(text))
+def _parse_sse(text: str, start: str) -> Document:
+    """A stream, from its first field on: white space before that would hide it."""
+    frames = list(_frames(start))
     if not frames:
         return Document(text, Framing.TEXT)  # prose that begins like a stream
     done = any(payload == _DONE for _, payload in frames)
@@ -152,7 +159,7 @@ def _frames(text: str) -> Iterator[tuple[str, str]]:
     """Name and data of each event. Captures that lost their blank lines are split by line instead."""
     pending: list[str] = []
     name = ""
-    for line in [*_split(text), ""]:
+    for line in [*map(_unindented, _split(text)), ""]:
         if line.startswith("data:"):
             pending.append(line[5:].strip(" \t\0"))
         elif line.startswith("event:"):
@@ -161,6 +168,11 @@ def _frames(text: str) -> Iterator[tuple[str, str]]:
         elif not line.strip():
             yield from _framed(name, pending)
             name, pending = "", []
+
+
+def _unindented(line: str) -> str:
+    """A stream pasted into another text may stand indented there."""
+    return line.lstrip(" \t") if line.startswith((" ", "\t")) else line
 
 
 def _framed(name: str, lines: list[str]) -> Iterator[tuple[str, str]]:

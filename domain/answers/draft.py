@@ -11,7 +11,7 @@ from domain.answers.document import Document, Framing
 from domain.answers.faults import Fault
 from domain.answers.fields import clean, words
 from domain.answers.model import Answer, AnswerKind, Source
-from domain.answers.notices import notice_in
+from domain.parsing.notices import notice_in
 
 _LENGTH = words(
     "length max_tokens max_output_tokens max_length max_completion_tokens reason_max_len reason_max_context"
@@ -61,7 +61,8 @@ class Draft:
 
 def conclude(draft: Draft, document: Document) -> Answer:
     """The answer of a draft, its text cleaned and its kind decided."""
-    draft = replace(draft, text=clean(draft.text))
+    if (text := clean(draft.text)) is not draft.text:
+        draft = replace(draft, text=text)
     kind, reason = _verdict(draft, document)
     return Answer(
         wire=draft.wire + document.framing.value.removesuffix(".text"),
@@ -104,7 +105,7 @@ def _spoken(draft: Draft) -> tuple[AnswerKind, str]:
     notice = None if draft.citations else notice_in(draft.text)
     if notice is None:
         return AnswerKind.ANSWER, ""
-    return notice, f"the platform says: {' '.join(draft.text.split())[:200]}"
+    return AnswerKind(notice), f"the platform says: {' '.join(draft.text.split())[:200]}"
 
 
 def _stops_short(draft: Draft, document: Document) -> bool:

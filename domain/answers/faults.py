@@ -13,7 +13,8 @@ _RATE_LIMIT_CODES = words(
     " throttlingexception throttling engine_overloaded_error rpm_rate_limit_exceeded tpm_rate_limit_exceeded"
     " ratelimitexceeded accountratelimitexceeded quotaexceeded serveroverloaded setlimitexceeded modelnotready"
     " throttlingerror servicequotaexceededexception ratelimit rate_limit rate_limit_exceeded_error user_rate_limit"
-    " insufficient_quota ratelimitreached 11202 11203 11210 minimax:1002 minimax:1039 minimax:1041 minimax:2045 sparkratelimit usage_limit_reached"
+    " insufficient_quota ratelimitreached 11202 11203 11210 minimax:1002 minimax:1039 minimax:1041 minimax:2045"
+    " sparkratelimit usage_limit_reached"
 )
 _FILTER_CODES = words(
     "1301 336104 content_filter data_inspection_failed datainspectionfailed sensitivecontentdetected"

@@ -1,6 +1,5 @@
 """Typed access to JSON nobody promised the shape of: a wrong type reads as absent, never as an error."""
 
-import re
 from collections.abc import Iterable
 
 import orjson
@@ -8,8 +7,6 @@ import orjson
 from domain.answers.model import Source
 
 Node = dict[str, object]
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def at(value: object, *path: str | int) -> object:
@@ -73,7 +70,9 @@ def unquoted(value: object) -> object:
 
 def clean(text: str) -> str:
     """Text a UTF-8 database accepts: surrogate pairs split by a stream are joined, the rest is U+FFFD."""
-    if _SURROGATES.search(text):
+    try:
+        text.encode()  # refuses surrogates, and finds them faster than a pattern does
+    except UnicodeEncodeError:
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\0", "\ufffd")
 
@@ -81,10 +80,12 @@ def clean(text: str) -> str:
 def source(entry: Node, *, url: str = "url", title: str = "title", site: str = "site_name") -> Source:
     """A source whose parts stand under the given keys; an empty URL is None, so that it is still counted."""
     return Source(
-        (clean(text_at(entry, url)).strip() or None),
-        optional_text_at(entry, title),
-        optional_text_at(entry, site),
+        _cleaned(entry.get(url)).strip() or None, _cleaned(entry.get(title)) or None, _cleaned(entry.get(site)) or None
     )
+
+
+def _cleaned(value: object) -> str:
+    return clean(value) if isinstance(value, str) else ""
 
 
 def sources(entries: Iterable[Node], *, url: str = "url", title: str = "title") -> tuple[Source, ...]:

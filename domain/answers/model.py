@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class AnswerKind(StrEnum):
@@ -23,8 +24,7 @@ class AnswerKind(StrEnum):
         return self in (AnswerKind.ANSWER, AnswerKind.TRUNCATED)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One cited or retrieved page. `url` is None for supplied documents and for entries the platform left bare."""
 
     url: str | None

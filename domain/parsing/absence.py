@@ -5,6 +5,7 @@ placeholder character, and with quotes and emphasis left out.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -15,7 +16,7 @@ from domain.parsing.denials import NAME, Denials
 Span = tuple[int, int]
 
 _DECORATION: Final = re.compile(r'[*_"“”「」『』《》`]+')
-_SENTENCE_END: Final = re.compile(r"[!?;。;\n]|\.(?=\s|$)")
+_SENTENCE_END: Final = re.compile(r"[!?;。;\n.](?:(?<!\.)|(?=\s|$))")
 _LANGUAGES: Final = (
     (denials_english.NEGATION, denials_english.ENGLISH),
     (denials_chinese.NEGATION, denials_chinese.CHINESE),
@@ -37,10 +38,13 @@ def absent_names(folded: str, keys: Sequence[str], spans: Sequence[Span]) -> set
     ``spans`` are in order and do not overlap; ``keys`` say whose name each is. Once a name is
     denied, guesses about it ("if Acme is new, it may …") count as little as the denial.
     """
+    negations = [(_outside(spans, negation.finditer(folded)), denials) for negation, denials in _LANGUAGES]
+    if not spans or not any(places for places, _ in negations):
+        return set()
     sentences = tuple(_sentences(folded, spans))
     absent: set[int] = set()
     for text, first, last in sentences:
-        speaking = [denials for negation, denials in _LANGUAGES if negation.search(folded, *text)]
+        speaking = [denials for places, denials in negations if _holds(places, text)]
         if speaking:
             absent.update(_denied(_template(folded, text, spans[first:last]), first, chain(*speaking)))
     denied = {keys[i] for i in absent}
@@ -48,6 +52,18 @@ def absent_names(folded: str, keys: Sequence[str], spans: Sequence[Span]) -> set
         if _HEDGE.search(folded, *text):
             absent.update(i for i in range(first, last) if keys[i] in denied)
     return absent
+
+
+def _outside(spans: Sequence[Span], found: Iterable[re.Match[str]]) -> list[int]:
+    """Where the negations stand that are no part of a name: "Notion" denies nothing."""
+    starts = [start for start, _ in spans]
+    places = [match.start() for match in found]
+    return [at for at in places if not (i := bisect_right(starts, at)) or at >= spans[i - 1][1]]
+
+
+def _holds(places: Sequence[int], sentence: Span) -> bool:
+    at = bisect_left(places, sentence[0])
+    return at < len(places) and places[at] < sentence[1]
 
 
 def _sentences(folded: str, spans: Sequence[Span]) -> Iterator[tuple[Span, int, int]]:

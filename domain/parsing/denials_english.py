@@ -144,7 +144,8 @@ _UNSAID_GATE: Final = (
     rf"|(?:do|does|did) ?{_NOT} "
 )
 
-NEGATION: Final = re.compile(r"\bno|not|n't|\bun|never|neither|fail|without|lack|insuff|n/a|outside|beyond")
+# Each form begins with a letter, for which the search looks first: hence "n at a word's begin, o" for "\bno".
+NEGATION: Final = re.compile(r"n(?:(?<=\bn)o|ot|'t|ever|either|/a)|u(?<=\bu)n|fail|without|lack|insuff|outside|beyond")
 """A sentence without any of these denies nothing."""
 
 ENGLISH: Final = (

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from domain.parsing.folding import FoldedText, fold, is_unspaced
+from domain.parsing.lines import line_matches
 
 Span = tuple[int, int]
 
@@ -18,6 +19,7 @@ _MAX_ECHO: Final = 2_000
 # A heading that repeats this share of the question, in its order, is the question.
 _HEADING_SHARE: Final = 0.75
 _NO_WORDS: Final = re.compile(r"[\W_]+")
+_ASCII_MARKS: Final = {point: None for point in range(128) if not chr(point).isalnum()}
 _WORD: Final = re.compile(r"[^\W_]+")
 _QUOTES: Final = frozenset("\"'“”‘’「」『』《》【】()[]*_#>`|\n")
 _FIRST_LINE: Final = re.compile(r"\s*+([^\n]++)")
@@ -29,6 +31,7 @@ _LABEL: Final = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _LABEL_WORDS: Final = ("asked", "question", "prompt", "query", "问")
+_OPENING: Final = '"“「『'
 _QUOTED: Final = re.compile(
     r"(?:you asked|your question|the question"
     r"|[你您](?:刚才|之前|想|所)?(?:的问题|问的?|提问|提到的问题)(?:是|道|了|为)?)"
@@ -40,13 +43,21 @@ _QUOTED: Final = re.compile(
 def echo_spans(text: str, folded: FoldedText, question: str | None) -> Iterator[Span]:
     """Spans of ``text`` in which the question is repeated, whole or as what "you asked"."""
     if any(word in folded.folded for word in _LABEL_WORDS) or folded.folded.startswith("q"):
-        yield from (match.span() for match in _LABEL.finditer(text))
-        yield from (match.span() for match in _QUOTED.finditer(text))
+        yield from (match.span() for match in line_matches(_LABEL, text))
+        if any(quote in text for quote in _OPENING):
+            yield from (match.span() for match in _QUOTED.finditer(text))
     asked = _squeezed(question) if question else ""
     if asked and question:
         yield from _headings(text, asked)
-        if _longest_word(question) in "".join(folded.folded.replace("*", "").split()):
+        if _repeats(folded.folded, question, asked):
             yield from _repetitions(folded, asked)
+
+
+def _repeats(folded: str, question: str, asked: str) -> bool:
+    if folded.isascii() and asked not in folded.translate(_ASCII_MARKS):
+        return False
+    shown = "".join(folded.replace("*", "").split())
+    return _longest_word(question) in shown and asked in _NO_WORDS.sub("", shown)
 
 
 @lru_cache(maxsize=1024)
@@ -63,8 +74,6 @@ def _repetitions(folded: FoldedText, asked: str) -> Iterator[Span]:
     """The question in full; a short one only where it stands alone."""
     words = _NO_WORDS.sub("", folded.folded)
     at = words.find(asked)
-    if at < 0:
-        return
     places = [place for word in _WORD.finditer(folded.folded) for place in range(*word.span())]
     is_sentence = _weight(asked) >= _SENTENCE_WEIGHT
     while at >= 0:

@@ -12,6 +12,7 @@ from typing import Final
 from domain.parsing.domains import has_known_suffix
 from domain.parsing.echo import echo_spans
 from domain.parsing.folding import FoldedText
+from domain.parsing.lines import line_matches
 from domain.parsing.links import bare_spans
 from domain.parsing.sources import source_spans
 
@@ -91,7 +92,7 @@ def _code(text: str) -> Iterator[Span]:
         return
     end = 0
     opening: re.Match[str] | None = None
-    for line in _FENCE.finditer(text):
+    for line in line_matches(_FENCE, text):
         if opening is None and not ("`" in line[1] and "`" in line[2]):
             yield from _code_spans(text, end, line.start())
             opening = line

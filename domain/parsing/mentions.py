@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from domain.parsing.absence import absent_names
 from domain.parsing.boundaries import stands_as_name
@@ -47,11 +48,10 @@ class Mention:
         return self.offsets[0][0] if self.offsets else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
+class _Hit(NamedTuple):
     pattern: Pattern
-    folded: tuple[int, int]
-    span: tuple[int, int]
+    folded: Span
+    span: Span
 
     @property
     def owner(self) -> BrandName:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from domain.parsing.lines import line_matches
+
 _HAN_NUMERALS: Final = (
     "一",
     "二",
@@ -98,7 +100,7 @@ def ordered_lists(text: str) -> tuple[tuple[Item, ...], ...]:
     """
     lists: list[_Open] = []
     current: dict[tuple[int, str], _Open] = {}
-    for match in _ITEM.finditer(text):
+    for match in line_matches(_ITEM, text):
         key, number = _style(match), _number(match)
         found = current.get(key)
         if found is None or not found.takes(number):

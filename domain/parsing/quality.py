@@ -6,19 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.parsing.mentions import Mention
+from domain.parsing.notices import notice_in
 
-_MAX_REFUSAL: Final = 400
 _GARBLED_SHARE: Final = 0.01
 _PAGE: Final = re.compile(r"\s*(?:<!doctype html|<html[\s>])", re.IGNORECASE)
-_REFUSAL: Final = re.compile(
-    r"\b(?:i can(?:'|’)?(?:no)?t (?:help|assist|answer|discuss)"
-    r"|i(?:'|’)?m (?:sorry|unable)|as an ai"
-    r"|something went wrong|network error|too many requests|rate limit|verify you are human"
-    r"|try again later|log in to continue)"
-    r"|(?:无法|不能|没法)(?:回答|提供|讨论|处理)(?:该|这|此|相关|您|你)|换个话题|服务器?繁忙|系统繁忙"
-    r"|网络(?:错误|异常)|请稍后(?:再试|重试)|请(?:先)?登录|人机验证|回答已停止|内容生成失败",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +30,16 @@ def is_page(text: str) -> bool:
 
 def judge(text: str, mentions: Sequence[Mention], *, links_given: int, citations: int) -> Quality:
     """The gravest doubt about an answer's parse, or full confidence (3-results §3.3)."""
-    return _unusable(text, mentions) or _doubtful(mentions, links_given, citations) or _GOOD
+    return _unusable(text) or _doubtful(mentions, links_given, citations) or _GOOD
 
 
-def _unusable(text: str, mentions: Sequence[Mention]) -> Quality | None:
+def _unusable(text: str) -> Quality | None:
     words = text.strip()
     if not words:
         return Quality(0.0, "empty_answer")
     if is_page(words):
         return Quality(0.1, "html_page")
-    is_brief = len(words) <= _MAX_REFUSAL and not any(each.offsets for each in mentions)
-    denies = any(each.absent_offsets for each in mentions)
-    if is_brief and not denies and _REFUSAL.search(words):
+    if notice_in(words):
         return Quality(0.2, "refusal_or_error")
     if text.count("\ufffd") > _GARBLED_SHARE * len(text):
         return Quality(0.3, "garbled_text")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.parsing.domains import Owner, owner_of, registrable_domain, titled_host
 from domain.parsing.links import extract_links
@@ -19,8 +19,7 @@ SourceLink = tuple[str, str | None, str | None]
 """URL, title and site name, as a provider's citation structure gives them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
+class Citation(NamedTuple):
     """One cited page; ``ordinal`` counts from 1 over all links that had a URL.
 
     A page cited twice keeps its first ordinal and links to no web page are left out, so that

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from domain.parsing.lines import line_matches
+
 Span = tuple[int, int]
 
 _TITLE: Final = (
@@ -41,14 +43,15 @@ _ENTRY: Final = re.compile(r"[ \t>]*+(?:$|[-*+•][ \t]|\(?\d{1,3}[.)、\]]|\[|[
 def source_spans(text: str, folded: str) -> Iterator[Span]:
     """Footnote definitions, numbered sources with a link, and the entries under a heading such as "Sources"."""
     if "[^" in text:
-        yield from (match.span() for match in _FOOTNOTE.finditer(text))
+        yield from (match.span() for match in line_matches(_FOOTNOTE, text))
     if "[" in text and "://" in text:
-        yield from (match.span() for match in _NUMBERED.finditer(text))
-    if not any(word in folded for word in _TITLE_WORDS):
+        yield from (match.span() for match in line_matches(_NUMBERED, text))
+    # A single character is looked for much faster than a word.
+    if not any(word[0] in folded and word in folded for word in _TITLE_WORDS):
         return
     if "://" in text or "](" in text:
-        yield from (match.span() for match in _LABELLED.finditer(text))
-    for heading in _HEADING.finditer(text):
+        yield from (match.span() for match in line_matches(_LABELLED, text))
+    for heading in line_matches(_HEADING, text):
         yield from _entries(text, heading.end() + 1)
 
 

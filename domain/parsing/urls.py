@@ -4,7 +4,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
@@ -31,11 +30,16 @@ _ESCAPE: Final = re.compile(r"%[0-9a-fA-F]{2}")
 _PARTS: Final = re.compile(
     r"https?://(?:[^/@]*@)?(\[[^\]]*\]|[^/:]*)(?::(\d+))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
 )
+# A URL that the parser prints as it is written, which most are: a host of ASCII labels of which the last is no number,
+# a path without dot segments, nothing to escape. The groups are those of a printed one; it has no port and no fragment.
+_PLAIN: Final = re.compile(
+    r"https?://((?>(?:(?!xn--)[a-z0-9][a-z0-9-]*+\.)+)(?!xn--)[a-z]{2,})()"
+    r"((?>(?:/(?!\.)(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%(?!2[eE]))*+)*))(?:\?([A-Za-z0-9\-._~!$&()*+,;=:@/?%]*+))?()"
+)
 _MIRROR_PARAMETER: Final = "_x_tr_"
 
 
-@dataclass(frozen=True, slots=True)
-class NormalizedUrl:
+class NormalizedUrl(NamedTuple):
     """A cited page: its canonical URL, its host without ``www.``, its registrable domain.
 
     ``is_opaque``: a redirect whose target the URL hides, so that host and domain are only the redirect's.
@@ -87,14 +91,19 @@ def _parse(text: str) -> _Url | None:
     absolute = _absolute(text) if 0 < len(text) <= MAX_URL_LENGTH else None
     if absolute is None:
         return None
-    try:
-        parts = _PARTS.fullmatch(ada_url.URL(absolute).href)
-    except (ValueError, UnicodeEncodeError):
-        return None
+    parts = _PLAIN.fullmatch(absolute) or _PARTS.fullmatch(_printed(absolute))
     site = site_of(parts[1]) if parts else None
     if parts is None or site is None:
         return None
     return _Url(site, parts[2] or "", parts[3].rstrip("/") or "/", parts[4] or "", parts[5] or "")
+
+
+def _printed(absolute: str) -> str:
+    """As a browser's parser prints it; empty where it refuses."""
+    try:
+        return ada_url.URL(absolute).href
+    except (ValueError, UnicodeEncodeError):
+        return ""
 
 
 def _absolute(text: str) -> str | None:
@@ -145,7 +154,12 @@ def _tracks(part: str, local: frozenset[str]) -> bool:
     name = part.partition("=")[0]
     if "%" in name or "+" in name:
         name = unquote_plus(name)
-    return name.lower() in local or TRACKING.fullmatch(name) is not None
+    return name.lower() in local or _tracks_anywhere(name)
+
+
+@lru_cache(maxsize=4096)
+def _tracks_anywhere(name: str) -> bool:
+    return TRACKING.fullmatch(name) is not None
 
 
 def _wrapped_target(url: _Url) -> str | None:

@@ -24,20 +24,23 @@ with tasks as (
     from monitoring_plans p
     where p.tenant_id = $1 and p.brand_id = $2
     order by p.run_mode, p.active desc, p.id
+), answered as (
+    -- A left join would be read row by row, each time through all runs of a day that the statistics do not know yet.
+    select t.*, r.id as run_id, r.status as run_status
+    from (select true as is_asked, * from tasks where question_version_id = wording) t
+    full join (
+        select * from question_monitor_runs where tenant_id = $1 and brand_id = $2 and business_date = $3
+    ) r on r.question_id = t.question_id and r.ai_platform_id = t.ai_platform_id and r.run_mode = t.run_mode
+        and r.collector_type = t.collector_type and r.question_version_id = t.question_version_id
+    where coalesce(t.is_asked, false)
 ), units as (
-    select distinct on (t.ai_platform_id, t.run_mode, t.question_id)
-        t.*, r.id as run_id, r.status as run_status,
+    select distinct on (t.ai_platform_id, t.run_mode, t.question_id) t.*,
         bool_or(t.status = 'failed') over (partition by t.ai_platform_id, t.run_mode, t.question_id) as task_failed,
         bool_and(t.status = 'skipped') over (partition by t.ai_platform_id, t.run_mode, t.question_id) as skipped
-    from tasks t
+    from answered t
     left join preferred p on p.run_mode = t.run_mode
-    left join question_monitor_runs r
-        on r.tenant_id = $1 and r.brand_id = $2 and r.business_date = $3 and r.question_id = t.question_id
-        and r.ai_platform_id = t.ai_platform_id and r.run_mode = t.run_mode and r.collector_type = t.collector_type
-        and r.question_version_id = t.question_version_id
-    where t.question_version_id = t.wording
     order by t.ai_platform_id, t.run_mode, t.question_id,
-        r.status = 'succeeded' desc nulls last, r.id is not null desc,
+        t.run_status = 'succeeded' desc nulls last, t.run_id is not null desc,
         t.collector_type is not distinct from p.collector_type desc, t.collector_type = 'desktop' desc
 ), judged as (
     select u.*, x.brand_mentioned, x.brand_position, x.absence, x.brand_mention_count, x.competitor_mention_count,

@@ -303,6 +303,7 @@ OUTAGE, POISON, DEFECT, NEITHER = "outage", "poison", "defect", "neither"
         (OSError("connection refused"), OUTAGE),
         (TimeoutError(), OUTAGE),
         (asyncpg.InterfaceError("the connection is closed"), OUTAGE),
+        (asyncpg.InternalClientError("cannot switch to state 15; another operation is in progress"), OUTAGE),
         (asyncpg.AdminShutdownError("terminating connection"), OUTAGE),
         (asyncpg.DeadlockDetectedError("deadlock"), OUTAGE),
         (asyncpg.UndefinedColumnError("not migrated yet"), OUTAGE),

@@ -56,6 +56,23 @@ async def test_an_unforeseen_error_is_a_500_that_tells_nothing(
     assert "secret" not in response.text
 
 
+class Deadlocked:
+    """An accept that PostgreSQL rolled back."""
+
+    async def accept(self, command: AcceptCommand) -> AcceptResult:
+        raise asyncpg.DeadlockDetectedError("deadlock detected")
+
+
+async def test_a_lost_deadlock_is_a_503_that_says_to_try_again(
+    settings: Settings, state: AppState, world: World
+) -> None:
+    await world.plan()
+    async with serving(create_app(settings, replace(state, accept=Deadlocked()))) as http:
+        call = caller_of(http, settings, world)
+        response = await call("POST", f"/api/tenant/monitoring/brands/{world.brand_id}/collect-now", json={})
+    assert problem_of(response, 503)["retry_after"] == 2
+
+
 async def test_without_a_database_the_answer_is_503_with_retry_after(
     settings: Settings, state: AppState, world: World
 ) -> None:

@@ -10,9 +10,18 @@ from broker import dead_letter_reader
 from broker.connection import BrokerConnection
 from broker.consumer import IngestConsumer, Received
 from broker.dead_letter_reader import LettersBusy, open_letters
-from broker.dead_letters import WORN_AFTER, DeadLetter, dead_letter, replay
-from broker.publisher import Publisher
-from broker.topology import DELIVERY_LIMIT
+from broker.dead_letters import (
+    DEATHS_HEADER,
+    FIRST_DIED_HEADER,
+    REPLAYS_HEADER,
+    SHARD_HEADER,
+    WORN_AFTER,
+    DeadLetter,
+    dead_letter,
+    replay,
+)
+from broker.publisher import Outcome, Outgoing, Publisher
+from broker.topology import DELIVERY_LIMIT, INGEST_DEAD_LETTER_EXCHANGE
 from domain.transport import INGEST_EXCHANGE
 from tests.support.broker import SHARDS
 from tests.support.tcp_proxy import TcpProxy
@@ -73,6 +82,31 @@ async def test_what_is_discarded_is_gone_and_the_rest_stays(
     assert sorted(map(str, names(await read(broker, publisher, prefix)))) == ["message-0", "message-2", "message-4"]
 
 
+async def test_what_is_discarded_last_is_gone_too_however_much_it_is(
+    publisher: Publisher, broker: BrokerConnection, prefix: str
+) -> None:
+    """The broker keeps acknowledgements back that come faster than a quorum queue takes them."""
+    many = [f"message-{number}" for number in range(150)]
+    await asyncio.gather(*(dead_letter(publisher, died(number), "reason", shard=1) for number in range(150)))
+    assert sorted(map(str, names(await read(broker, publisher, prefix, discarding=many)))) == sorted(many)
+    assert await read(broker, publisher, prefix) == []
+
+
+@pytest.mark.parametrize("number", [2**62, -(2**62), 2**63 - 1])
+async def test_a_letter_with_absurd_headers_is_one_letter_and_no_end_of_the_reading(
+    publisher: Publisher, broker: BrokerConnection, prefix: str, number: int
+) -> None:
+    absurd = dict.fromkeys((FIRST_DIED_HEADER, DEATHS_HEADER, REPLAYS_HEADER, SHARD_HEADER), number)
+    forged = Outgoing(INGEST_DEAD_LETTER_EXCHANGE, "", b"forged", "forged", absurd)
+    assert await publisher.publish_many([forged]) == [Outcome.ROUTED]
+    # One that died with them on its shard, before or after a replay.
+    await dead_letter(publisher, died(1, **absurd), "reason", shard=1)
+    letters = await read(broker, publisher, prefix)
+    assert names(letters) == ["forged", "message-1"]
+    assert [letter.deaths for letter in letters] == [1, 1]
+    assert await replay(publisher, [(letter, 1) for letter in letters]) == [True, True]
+
+
 async def test_a_letter_that_the_broker_wrote_says_where_and_why(
     publisher: Publisher, broker: BrokerConnection, prefix: str
 ) -> None:
@@ -89,6 +123,12 @@ async def test_a_letter_that_the_broker_wrote_says_where_and_why(
     assert (letter.shard, letter.deaths, letter.message_id, letter.body) == (1, 1, "m", b"poison")
     assert letter.reason.startswith("broker: delivery_limit")
     assert letter.died_at is not None
+    # The copy that takes the place of a letter read often says the same.
+    seen = [(await read(broker, publisher, prefix))[0] for _ in range(WORN_AFTER + 2)]
+    assert min(each.deliveries for each in seen[-2:]) < WORN_AFTER
+    assert {(each.id, each.reason, each.died_at, each.deaths, each.shard) for each in seen} == {
+        (letter.id, letter.reason, letter.died_at, 1, 1)
+    }
 
 
 async def test_a_replayed_letter_that_dies_again_counts_both_deaths_and_keeps_its_first(

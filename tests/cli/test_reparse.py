@@ -74,6 +74,8 @@ async def test_the_facts_are_brought_to_the_version_of_this_build(pool: Pool, wo
     done = await giveway("--brand", str(world.brand_id), "--platform", "qwen")
     assert done.return_value == 0
     assert "changed" in done.stdout
+    # Where nobody watches a terminal.
+    assert "reparse: 2 of 2 runs, 2 changed" in done.stderr
     assert await facts(pool) == fresh
 
 

@@ -20,13 +20,13 @@ FACTS = {
     "monitoring_platform_question_daily",
     "citation_page_days",
 }
-DAYS = 40
+DAYS = 100
 CITATIONS = 4
 
 
 @pytest.fixture
 async def day(pool: Pool) -> DayKey:
-    """The last of forty days of a brand with 50 answers each."""
+    """The last of a hundred days of a brand with 20 answers each."""
     brand = await pool.fetchrow(SEEDS["seed_brand"])
     assert brand is not None
     days = [
@@ -34,7 +34,7 @@ async def day(pool: Pool) -> DayKey:
         for number in range(DAYS)
     ]
     for each in days:
-        await pool.execute(SEEDS["seed_runs"], each.tenant_id, each.brand_id, 50, CITATIONS, each.business_date)
+        await pool.execute(SEEDS["seed_runs"], each.tenant_id, each.brand_id, 20, CITATIONS, each.business_date)
     await pool.execute("analyze")
     for each in days:
         await rebuild_rows(pool, each)
@@ -47,6 +47,19 @@ async def test_a_rebuild_reads_its_own_days_facts_alone(pool: Pool, day: DayKey)
         plan = await explain(pool, each.sync, day.tenant_id, day.brand_id, day.business_date)
         assert not plan.seq_scans & FACTS, each.table
         assert plan.discarded <= 2_000, each.table
+
+
+async def test_a_day_that_the_statistics_do_not_know_yet_is_not_read_for_each_of_its_rows(pool: Pool) -> None:
+    brand = await pool.fetchrow(SEEDS["seed_brand"])
+    assert brand is not None
+    owner = brand["tenant_id"], brand["brand_id"]
+    await pool.execute(SEEDS["seed_runs"], *owner, 50, 1, date(2026, 4, 1))
+    await pool.execute("analyze")
+    today = date(2026, 4, 2)
+    await pool.execute(SEEDS["seed_runs"], *owner, 1_000, 1, today)
+    for each in PROJECTIONS:
+        plan = await explain(pool, each.sync, *owner, today)
+        assert plan.discarded <= 10_000, each.table
 
 
 async def test_a_claim_reads_the_oldest_marks_alone(pool: Pool) -> None:

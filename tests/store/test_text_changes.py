@@ -1,12 +1,18 @@
 """A changed question text resets the question's tasks (1-dispatch §1.1)."""
 
+import asyncio
+
 import pytest
 
 from domain.lanes import Lane
 from store.catalog import Reach, change_question
 from store.database import Pool, transaction
+from store.facts import RunFact, write_facts
 from store.releases import Release, lock_executions, release
+from store.settlement import SQL as SETTLEMENT
 from tests.support.clicks import Hands, accepted, finish, rounds, task_of_today, whole
+from tests.support.results import RECEIVED_AT
+from tests.support.waiting import until_blocked
 from tests.support.world import Desktop, Lease, Question, World
 
 NEW = "Which brand is best now?"
@@ -149,6 +155,24 @@ async def test_an_open_requests_answered_task_is_asked_again_for_the_request(wor
     again = await world.business(task)
     assert (again["status"], again["dispatch_lane"], again["collect_request_id"]) == ("pending", Lane.HIGH, request)
     assert await whole(world)
+
+
+async def test_a_result_that_comes_in_meanwhile_and_the_change_cannot_lock_each_other_out(
+    world: World, client: Desktop, pool: Pool
+) -> None:
+    lease = await world.leased(client, status="in_progress")
+    batch = await world.batch()
+    await world.set("monitoring_collect_tasks", lease.business_id, batch_id=batch)
+    question = await question_of(world, lease)
+    async with transaction(pool) as ingest:
+        # As ingest does: the task first, then the run, which refers to the question.
+        await ingest.execute(SETTLEMENT["lock_tasks"], [lease.attempt_id])
+        changing = asyncio.create_task(reword(world, question))
+        await until_blocked(pool)
+        fact = RunFact(lease.attempt_id, world.tenant_id, RECEIVED_AT, failure_kind="desktop_error")
+        async with asyncio.timeout(30):
+            assert await write_facts(ingest, [fact])
+    assert await changing != question.version_id
 
 
 async def test_the_same_text_again_changes_nothing(world: World, client: Desktop) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from store.database import Pool, transaction
 from tests.support.world import World
@@ -85,6 +85,9 @@ async def add_requests(world: World, requests: int) -> None:
     await load(world.pool, "vacuum analyze monitoring_collect_requests")
 
 
+REMOVED: Final = ("Rows Removed by Filter", "Rows Removed by Join Filter")
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What EXPLAIN ANALYZE said: tables read whole, indexes used, rows read in vain, pages touched."""
@@ -108,7 +111,7 @@ async def explain(pool: Pool, statement: str, *arguments: Any, run: bool = True)
     return Plan(
         seq_scans=frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"),
         indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
-        discarded=sum(node.get("Rows Removed by Filter", 0) * node["Actual Loops"] for node in nodes) if run else 0,
+        discarded=sum(node.get(kind, 0) * node["Actual Loops"] for node in nodes for kind in REMOVED) if run else 0,
         pages=top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"] if run else 0,
     )
 

@@ -15,7 +15,14 @@ def _matches(document: Document) -> bool:
     root = document.root
     typed = root.get("type") in ("message", "completion") or ("stop_reason" in root and root.get("role") == "assistant")
     whole = isinstance(root.get("content"), list) or isinstance(root.get("completion"), str)
-    return (typed and whole) or any(text_at(event, "type") in _STREAMED for event in document.events)
+    return (typed and whole) or any(
+        text_at(event, "type") in _STREAMED or _is_completion(event) for event in document.events
+    )
+
+
+def _is_completion(event: Node) -> bool:
+    """The format before messages, which had no type at first."""
+    return isinstance(event.get("completion"), str) and "stop_reason" in event
 
 
 def _read(document: Document) -> Draft:

@@ -1,4 +1,4 @@
-"""Chat pages of Kimi, Yuanbao and Coze, as their streams send an answer."""
+"""Chat pages of Kimi, Yuanbao, Coze, Metaso and Copilot, as their streams send an answer."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -18,7 +18,7 @@ from domain.answers.fields import (
     words,
 )
 from domain.answers.model import AnswerKind, Source
-from domain.answers.readers.base import Reader, last_text
+from domain.answers.readers.base import Reader, last_list, last_text
 
 _KIMI_EVENTS: Final = ("cmpl", "all_done", "search_plus")
 _COZE_ANSWER: Final = "answer"
@@ -98,6 +98,37 @@ def _read_coze(document: Document) -> Draft:
     )
 
 
+def _is_metaso(document: Document) -> bool:
+    return any(text_at(event, "type") == "append-text" for event in document.events)
+
+
+def _read_metaso(document: Document) -> Draft:
+    events = document.events
+    pages = last_list(nodes_at(event, "list") for event in events if event.get("type") == "set-reference")
+    return Draft(
+        wire="metaso.web",
+        text="".join(text_at(event, "text") for event in events if event.get("type") == "append-text"),
+        citations=sources(pages, url="link"),
+    )
+
+
+def _is_copilot(document: Document) -> bool:
+    return any(text_at(event, "event") == "appendText" for event in document.events)
+
+
+def _read_copilot(document: Document) -> Draft:
+    events = document.events
+    return Draft(
+        wire="copilot.web",
+        text="".join(text_at(event, "text") for event in events if event.get("event") == "appendText"),
+        citations=sources(event for event in events if event.get("event") == "citation"),
+        request_id=last_text(events, "messageId"),
+        ended=any(event.get("event") == "done" for event in events),
+    )
+
+
+METASO = Reader("metaso.web", _is_metaso, _read_metaso, words("type"))
+COPILOT = Reader("copilot.web", _is_copilot, _read_copilot, words("event"))
 KIMI = Reader("kimi.web", _is_kimi, _read_kimi, words("event"))
 YUANBAO = Reader("hunyuan.yuanbao", _is_yuanbao, _read_yuanbao, words("type"))
 COZE = Reader("coze.chat", _is_coze, _read_coze)

@@ -58,7 +58,14 @@ def _is_assistant(message: Node) -> bool:
 def _turns(document: Document) -> list[Node]:
     """The turns of a conversation: the body's own list, or one under `messages`; LangChain's stand in `data`."""
     listed = nodes_at(document.root, "messages") or list(document.events)
-    return [node_at(turn, "data") | {"type": text_at(turn, "type")} if "data" in turn else turn for turn in listed]
+    return [_turn(entry) for entry in listed]
+
+
+def _turn(entry: Node) -> Node:
+    """A turn as it is, or out of LangChain's dumps, which name its class beside it."""
+    if "data" in entry:
+        return node_at(entry, "data") | {"type": text_at(entry, "type")}
+    return node_at(entry, "kwargs") | {"type": text_at(entry, "id", -1)} if "kwargs" in entry else entry
 
 
 def _is_conversation(document: Document) -> bool:
@@ -154,7 +161,7 @@ def _read_lettered(document: Document) -> Draft:
 
 
 THREAD = Reader("openai.assistants", _is_thread, _read_thread, words("object data"))
-CONVERSATION = Reader("messages", _is_conversation, _read_conversation, words("messages role type data content"))
+CONVERSATION = Reader("messages", _is_conversation, _read_conversation, words("messages role type data content kwargs"))
 OLLAMA = Reader("ollama.chat", _is_ollama, _read_ollama, words("done"))
 UI_STREAM = Reader("vercel.ui-stream", _is_ui_stream, _read_ui_stream, words("type"))
 LETTERED = Reader("vercel.data-stream", _is_lettered, _read_lettered)

@@ -12,11 +12,18 @@ from domain.answers.readers.base import Reader
 from domain.answers.readers.html_text import is_markup, read_page
 
 _CHALLENGE = re.compile(
-    r"challenges\.cloudflare\.com|cdn-cgi/challenge-platform|cf-turnstile|g-recaptcha"
-    r"|hcaptcha\.com|_incapsula_|data-sitekey|captcha-delivery|aliyun_waf|punish-page",
+    r"challenges\.cloudflare\.com|cdn-cgi/challenge-platform|cf-turnstile|g-recaptcha|hcaptcha\.com|_incapsula_"
+    r"|data-sitekey|captcha-delivery|aliyun_waf|punish-page",
     re.I,
 )
 _LOGIN = re.compile(r"<input[^<>]{0,300}type=[\"']?password", re.I)
+_STATUS = re.compile(
+    r"<title>[^<]{0,80}?\b(4\d\d|5\d\d)\b[ :|-]{1,3}(?:bad gateway|service|gateway time|internal|forbidden"
+    r"|access denied|unauthori|authorization|not found|bad request|request|too many|web server|a timeout"
+    r"|connection timed|error|origin)",
+    re.I,
+)
+_STATUS_KINDS = {"403": AnswerKind.BLOCKED, "429": AnswerKind.RATE_LIMITED}
 _SHORT_PAGE = 1500  # visible characters: a real answer's page may load such a script too
 _PERPLEXITY_NOTE = re.compile(r"\[\^\d{1,4}_\d{1,4}\]")
 
@@ -30,17 +37,21 @@ def _is_html(document: Document) -> bool:
 def _read_html(document: Document) -> Draft:
     page = read_page(clean(document.text))
     text = page.text
-    reason = _obstacle(document.text) if len(text) < _SHORT_PAGE else None
-    if reason:
-        return Draft("html.block-page", fault=Fault(AnswerKind.BLOCKED, reason))
+    fault = _obstacle(document.text) if len(text) < _SHORT_PAGE else None
+    if fault:
+        blocked = fault.kind is AnswerKind.BLOCKED
+        return Draft("html.block-page" if blocked else "html", text="" if blocked else text, fault=fault)
     return Draft("html", text=text, citations=tuple(page.links))
 
 
-def _obstacle(html: str) -> str | None:
+def _obstacle(html: str) -> Fault | None:
     if _CHALLENGE.search(html):
-        return "a bot challenge page instead of an answer"
+        return Fault(AnswerKind.BLOCKED, "a bot challenge page instead of an answer")
     if _LOGIN.search(html):
-        return "a login page instead of an answer"
+        return Fault(AnswerKind.BLOCKED, "a login page instead of an answer")
+    if (status := _STATUS.search(html)) is not None:
+        kind = _STATUS_KINDS.get(status[1], AnswerKind.ERROR)
+        return Fault(kind, f"an error page of status {status[1]} instead of an answer")
     return None
 
 

@@ -54,7 +54,9 @@ def _read_listed(document: Document) -> Draft:
 def _is_pages(document: Document) -> bool:
     """A list of pages, and nothing that anybody says of them."""
     root = document.root
-    answered = any(isinstance(root.get(key), str) and root.get(key) for key in ("answer", "question", "text", "content"))
+    answered = any(
+        isinstance(root.get(key), str) and root.get(key) for key in ("answer", "question", "text", "content")
+    )
     return not answered and bool(_pages(root))
 
 

@@ -20,6 +20,7 @@ from domain.answers.model import Source
 from domain.answers.readers.base import Reader, last_text
 
 _ASSISTANT: Final = "ROLE_ASSISTANT"
+_PAGES: Final = ("web_citation", "webCitation", "x_citation", "xCitation")
 
 
 def _matches(document: Document) -> bool:
@@ -59,8 +60,10 @@ def _queries(call: Node) -> list[str]:
 
 
 def _retrieved(messages: list[Node]) -> tuple[Source, ...]:
-    notes = [note for message in messages for note in nodes_at(message, "citations")]
-    return sources(node for note in notes if (node := node_at(note, "web_citation") or node_at(note, "webCitation")))
+    """What the tools found, web pages and posts; the assistant's own marks repeat what it cites."""
+    told = (message for message in messages if message.get("role") != _ASSISTANT)
+    notes = [note for message in told for note in nodes_at(message, "citations")]
+    return sources(page for note in notes for name in _PAGES if (page := node_at(note, name)))
 
 
 READER = Reader("xai.grpc-json", _matches, _read, words("outputs"))

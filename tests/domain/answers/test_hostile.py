@@ -183,3 +183,14 @@ def test_twice_the_length_costs_about_twice_the_time(name: str) -> None:
     half, whole = (cpu_seconds(LARGE[name][:size]) for size in (SIZE // 2, SIZE))
     # Quadratic work would cost four times as much; a third of a second is the floor under which noise decides.
     assert whole < 3.5 * half + 0.35
+
+
+def test_white_space_before_a_stream_hides_no_piece() -> None:
+    body = b'data: {"choices":[{"delta":{"content":"A"}}]}\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\n'
+    assert read_answer(b"\n  " + body) == read_answer(body)
+    assert read_answer(body).text == "A"
+
+
+def test_a_short_body_padded_with_nuls_is_still_read() -> None:
+    body = b'{"error":{"code":"429","message":"slow"}}'
+    assert read_answer(body + b"\0" * 8) == read_answer(body)

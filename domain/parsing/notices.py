@@ -6,11 +6,11 @@ no information about Acme", which says something about Acme: an absence, which t
 """
 
 import re
+from enum import StrEnum
 from typing import Final
 
-from domain.answers import notices_chinese as chinese
-from domain.answers import notices_english as english
-from domain.answers.model import AnswerKind
+from domain.parsing import notices_chinese as chinese
+from domain.parsing import notices_english as english
 
 MAX_NOTICE: Final = 500
 """Characters; a longer message is no notice."""
@@ -19,11 +19,21 @@ _MAX_TAIL: Final = 60
 _MAX_HAN_TAIL: Final = 8
 _COURTESY: Final = "courtesy"
 
-_Verdict = AnswerKind | str
+
+class Notice(StrEnum):
+    """What a platform said instead of an answer; the values are those of the answers' kinds."""
+
+    REFUSAL = "refusal"
+    RATE_LIMITED = "rate_limited"
+    BLOCKED = "blocked"
+    ERROR = "error"
+
+
+_Verdict = Notice | str
 _SENTENCE_ENDS: Final = re.compile(
     r"[.!?](?=\s|$)|\.{2,}|[。！？；;\n…~～|·]+"
     r"|[,，](?=\s*(?:but |and |so |please |try |there )?(?:i |we |please |try |there |something |is there ))"
-    r"|(?<=[\u4e00-\u9fff])[，,](?=\s*[\u4e00-\u9fff])| (?=please try )",
+    r"|[，,](?=\s*(?:请|sorry$|sorry[.!]))|(?<=[\u4e00-\u9fff])[，,](?=\s*[\u4e00-\u9fff])| (?=please try )",
     re.IGNORECASE,
 )
 _DECORATION: Final = re.compile(
@@ -42,33 +52,31 @@ _LEADS: Final = re.compile(f"{english.LEADS}|{chinese.LEADS}")
 _TAILS: Final = re.compile(english.TAILS)
 _TURNS: Final = re.compile(f"{english.TURNS}|{chinese.TURNS}")
 _RULES: Final[tuple[tuple[_Verdict, re.Pattern[str]], ...]] = (
-    (AnswerKind.RATE_LIMITED, _rules("LIMITS")),
-    (AnswerKind.BLOCKED, _rules("BLOCKS")),
-    (AnswerKind.REFUSAL, _rules("REFUSALS")),
-    (AnswerKind.ERROR, _rules("FAILURES")),
+    (Notice.RATE_LIMITED, _rules("LIMITS")),
+    (Notice.BLOCKED, _rules("BLOCKS")),
+    (Notice.REFUSAL, _rules("REFUSALS")),
+    (Notice.ERROR, _rules("FAILURES")),
     (_COURTESY, _rules("COURTESIES")),
     (_COURTESY, re.compile(english.SIGNATURES[0])),
 )
 
 
-def notice_in(text: str) -> AnswerKind | None:
+def notice_in(text: str) -> Notice | None:
     """What a message is instead of an answer: a refusal, a limit, a block or a failure; None for an answer."""
     if len(text) > MAX_NOTICE:
         return None
-    found: list[AnswerKind] = []
+    found: list[Notice] = []
     for sentence in _sentences(text):
         verdict = _verdict(sentence)
         if verdict is None:
             return None
-        if isinstance(verdict, AnswerKind):
+        if isinstance(verdict, Notice):
             found.append(verdict)
     return min(found, key=_GRAVITY.index, default=None)
 
 
 # Kinds whose words are also how an answer begins to speak *about* limits and failures.
-_STATEMENTS: Final = tuple(
-    rule for kind, rule in _RULES if kind in (AnswerKind.RATE_LIMITED, AnswerKind.BLOCKED, AnswerKind.ERROR)
-)
+_STATEMENTS: Final = tuple(rule for kind, rule in _RULES if kind in (Notice.RATE_LIMITED, Notice.BLOCKED, Notice.ERROR))
 
 _GRAVITY: Final = [kind for kind, _ in _RULES]
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.answers import AnswerKind
-from domain.answers.notices import notice_in
+from domain.parsing.notices import Notice, notice_in
 
 TABLE = Path(__file__).with_name("notices.jsonl")
 CASES = [json.loads(line) for line in TABLE.read_text("utf-8").splitlines()]
@@ -15,4 +14,4 @@ CASES = [json.loads(line) for line in TABLE.read_text("utf-8").splitlines()]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["text"])[:40])
 def test_notice_is_told_from_an_answer(case: dict[str, Any]) -> None:
-    assert notice_in(case["text"]) == (case["kind"] and AnswerKind(case["kind"]))
+    assert notice_in(case["text"]) == (case["kind"] and Notice(case["kind"]))
