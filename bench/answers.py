@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import orjson
 
+from bench.pages import Pages, cited_pages
+
 BRAND: Final = "Nordlicht"
 ALIASES: Final = ("北极光", "Nordlicht AI")
 COMPETITORS: Final = ("Kestrel", "蓝鲸", "Globex", "Initech", "青禾")
@@ -52,22 +54,22 @@ _CHINESE: Final = (
     "移动端的体验常常被忽略，而一线员工主要在手机上操作。",
     "权限模型越简单越容易维护，复杂的角色最后往往没有人说得清。",
 )
-_HOSTS: Final = ("reviews.example.org", "www.example.net", "blog.example.com", "news.example.cn", OWN_DOMAIN)
-
-KNOWN_PAGES: Final = 500
-
 Source = tuple[str, str]
 
 
-def bodies(count: int, *, citations: int, first: int = 0, characters: int = 2_000) -> list[str]:
+def bodies(
+    count: int, *, citations: int, first: int = 0, characters: int = 2_000, pages: Pages = "skewed"
+) -> list[str]:
     """Answers `first` to `first` + `count`, each always the same; their platforms go through `WIRES` by number."""
-    return [_body(Random(number), number, citations, characters) for number in range(first, first + count)]
+    return [_body(Random(number), number, citations, characters, pages) for number in range(first, first + count)]
 
 
-def _body(random: Random, number: int, citations: int, characters: int) -> str:
+def _body(random: Random, number: int, citations: int, characters: int, pages: Pages) -> str:
     _, write = WIRES[number % len(WIRES)]
     text = _text(random, characters, chinese=number // len(WIRES) % 2 == 0)
-    return orjson.dumps(write(number, text, _sources(random, number, citations))).decode()
+    cited = cited_pages(random, number, citations, pages, OWN_DOMAIN)
+    sources = [(url, f"Page {place}") for place, url in enumerate(cited)]
+    return orjson.dumps(write(number, text, sources)).decode()
 
 
 def _text(random: Random, characters: int, *, chinese: bool) -> str:
@@ -82,16 +84,6 @@ def _text(random: Random, characters: int, *, chinese: bool) -> str:
         parts.append(part)
         size += len(part)
     return "".join(parts)
-
-
-def _sources(random: Random, number: int, count: int) -> list[Source]:
-    return [(_page(random, number, place), f"Page {place}") for place in range(count)]
-
-
-def _page(random: Random, number: int, place: int) -> str:
-    """Every other page is one that other answers cite too, as the pages that matter to a brand are."""
-    article = f"{number}/{place}" if place % 2 else f"known/{random.randrange(KNOWN_PAGES)}"
-    return f"https://{random.choice(_HOSTS)}/articles/{article}?utm_source=assistant&page={place}"
 
 
 def _responses(number: int, text: str, sources: Sequence[Source]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from bench.ingest_figures import Ingested, Loaded, Setup, figures
 from bench.ingest_run import Results, Shards, run_residents
 from bench.ingest_worker import Work, worker_process
 from bench.loading import copy_rows, insert_rows, pair_twins
+from bench.pages import Pages
 from bench.profile import Statements, backend_seconds, stages
 from bench.projections import rebuild_figures
 from broker.connection import BrokerConnection
@@ -37,6 +39,8 @@ TENANTS: Final = 32
 COPY_SIZE: Final = 100
 PLATFORMS: Final = tuple(platform for platform, _ in WIRES)
 SECONDS: Final = 600.0
+# On a disk, where raw bodies are; the folder of temporary files may be memory.
+DISK: Final = "/var/tmp" if Path("/var/tmp").is_dir() else None
 
 Workers = Sequence[asyncio.subprocess.Process]
 
@@ -48,8 +52,8 @@ class Options:
     results: int = 1_000
     rounds: int = 3
     citations: int = 20
-    setups: tuple[Setup, ...] = (Setup(1, 1), Setup(8, 1), Setup(8, 2))
-    inserted: int = 200
+    setups: tuple[Setup, ...] = (Setup(1, 1), Setup(8, 1), Setup(8, 2), Setup(8, 2, "fresh"))
+    inserted: int = 100
     projection_runs: tuple[int, ...] = (500, 5_000)
 
 
@@ -71,13 +75,13 @@ class Bench:
         names = (TENANTS, BRAND, list(ALIASES), OWN_DOMAIN, list(COMPETITORS), list(PLATFORMS))
         await self._pool.execute(SQL["seed_brands"], *names)
 
-    async def received(self, count: int) -> tuple[int, Results]:
+    async def received(self, count: int, pages: Pages = "skewed") -> tuple[int, Results]:
         """Tasks as they stand when their results have come: the first one's number, and the results with their keys."""
         first, last = self._next, self._next + count - 1
         self._next = last + 1
         await self._pool.execute(SQL["seed_results"], first, last, list(PLATFORMS), timeout=SECONDS)
         rows = await self._pool.fetch(SQL["read_results"], first, last)
-        answers = bodies(len(rows), citations=self._options.citations, first=first)
+        answers = bodies(len(rows), citations=self._options.citations, first=first, pages=pages)
         return first, [(row["ingest_shard_key"], _message(row, body)) for row, body in zip(rows, answers, strict=True)]
 
     async def settled(self) -> None:
@@ -87,12 +91,12 @@ class Bench:
     async def ingest(self, into: Ingested) -> int:
         """One round of fresh worker processes, warmed up; returns the first task's number."""
         count = self._options.results
-        _, warming = await self.received(max(count // 5, TENANTS))
-        first, results = await self.received(count)
+        _, warming = await self.received(max(count // 5, TENANTS), into.setup.pages)
+        first, results = await self.received(count, into.setup.pages)
         warm, shards = (Shards(self._connection, into.setup.shards) for _ in range(2))
         try:
             async with AsyncExitStack() as stack:
-                folder = stack.enter_context(TemporaryDirectory(prefix="giveway-bench-"))
+                folder = stack.enter_context(TemporaryDirectory(prefix="giveway-bench-", dir=DISK))
                 works = [self._work(folder, number, into.setup) for number in range(into.setup.workers)]
                 workers = [await stack.enter_async_context(worker_process(work)) for work in works]
                 await self._timed(workers, warm, warming)
@@ -101,6 +105,7 @@ class Bench:
             await warm.delete()
             await shards.delete()
         await self.check(first)
+        into.cited = await self.cited(first)
         return first
 
     async def _timed(self, workers: Workers, shards: Shards, results: Results) -> tuple[float, float, float]:
@@ -127,7 +132,7 @@ class Bench:
         try:
             await shards.publish(results)
             await self.settled()
-            with TemporaryDirectory(prefix="giveway-bench-") as folder:
+            with TemporaryDirectory(prefix="giveway-bench-", dir=DISK) as folder:
                 await _drain(pool, shards, RawAnswers(f"file://{folder}"), len(results))
         finally:
             await shards.delete()
@@ -141,8 +146,10 @@ class Bench:
             await self._pair(first)
             rates.append(count / await copy_rows(self._database_url, count, size))
         await self._pair(first)
-        some = min(self._options.inserted, count)
-        into.row_by_row.append(some / await insert_rows(self._database_url, some))
+        some = min(self._options.inserted, count // 2)
+        into.commit_a_row.append(some / await insert_rows(self._database_url, 1, some, together=False))
+        seconds = await insert_rows(self._database_url, some + 1, 2 * some, together=True)
+        into.transaction_a_result.append(some / seconds)
 
     async def _pair(self, first: int) -> None:
         twin, _ = await self.received(self._options.results)
@@ -161,12 +168,18 @@ class Bench:
         assert row is not None, "an aggregate has a row"
         return dict(row)
 
-    async def stages(self) -> dict[str, float]:
+    async def cited(self, first: int) -> dict[str, int]:
+        """Citations of that round, and how many different pages they are of."""
+        row = await self._pool.fetchrow(SQL["count_pages"], first, first + self._options.results - 1)
+        assert row is not None, "an aggregate has a row"
+        return dict(row)
+
+    async def stages(self, pages: Pages) -> dict[str, float]:
         """Processor milliseconds a result, by stage of our own work before the database."""
         owner = await self._pool.fetchrow("select tenant_id, id from brands order by id limit 1")
         assert owner is not None, "the seed made brands"
         brands = await read_brands(self._pool, [(owner["tenant_id"], owner["id"])])
-        _, results = await self.received(min(self._options.results, 500))
+        _, results = await self.received(min(self._options.results, 500), pages)
         encoded = [msgspec.json.encode(message) for _, message in results]
         return stages(encoded, "Which tool is best for small teams?", brands[owner["id"]])
 
@@ -198,20 +211,25 @@ async def _measured(options: Options, bench: Bench, pool: Pool, console: Console
             rate = options.results / one.seconds[-1]
             console.print(f"  round {number + 1}, {_label(one.setup)}: {rate:,.0f} results/s")
         await bench.load(first, loaded)
-        console.print(
-            f"  round {number + 1}, COPY: {loaded.copy_batches[-1]:,.0f} in hundreds,"
-            f" {loaded.copy_whole[-1]:,.0f} whole; row by row: {loaded.row_by_row[-1]:,.0f} results/s"
-        )
+        console.print(f"  round {number + 1}, {loaded.said()}")
     rows = await bench.rows(first)
-    profile = {"our_processor_ms_per_result": await bench.stages(), "statements": await bench.profiled()}
+    profile = {
+        "our_processor_ms_per_result": {
+            "skewed_pages": await bench.stages("skewed"),
+            "fresh_pages": await bench.stages("fresh"),
+        },
+        "statements": await bench.profiled(),
+    }
     console.print("· projections")
     projections = await rebuild_figures(pool, options.projection_runs)
     found = figures(options.results, ingested, loaded, rows, profile, projections)
-    return {**found, "rounds": options.rounds, "citations": options.citations}
+    durability = dict(await pool.fetch(SQL["read_durability"]))
+    return {**found, "rounds": options.rounds, "citations_per_answer": options.citations, "durability": durability}
 
 
 def _label(setup: Setup) -> str:
-    return f"{setup.shards} shard{'s' * (setup.shards > 1)} on {setup.workers} worker{'s' * (setup.workers > 1)}"
+    shards = f"{setup.shards} shard{'s' * (setup.shards > 1)} on {setup.workers} worker{'s' * (setup.workers > 1)}"
+    return f"{shards}, {setup.pages} pages"
 
 
 def _message(row: Any, body: str) -> ResultMessage:

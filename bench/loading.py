@@ -1,5 +1,8 @@
 """The yardsticks of ingest: COPY of the same fact rows into the same tables, and row-by-row inserts of them.
 
+Row by row is measured in both readings: each row committed by itself, as a program does that inserts and goes on, and
+the rows of one result in a transaction.
+
 The rows are twins of those that ingest wrote, for other questions: the tables only grow, with all their constraints.
 They are in memory when the clock starts, as a program's own rows are. The connections are plain ones: our own send
 jsonb as text, which COPY cannot.
@@ -7,6 +10,7 @@ jsonb as text, which COPY cannot.
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import asyncpg
@@ -47,16 +51,19 @@ async def copy_rows(database_url: str, count: int, size: int) -> float:
         await connection.close()
 
 
-async def insert_rows(database_url: str, count: int) -> float:
-    """Seconds to insert the twins of the first `count` runs: a transaction a run, a prepared statement a row."""
+async def insert_rows(database_url: str, first: int, last: int, *, together: bool) -> float:
+    """Seconds to insert the twins of runs `first` to `last`, a prepared statement a row.
+
+    `together`: a transaction a run; else each row is committed by itself.
+    """
     connection = await asyncpg.connect(database_url)
     try:
-        rows = await _rows(connection, 1, count)
+        rows = await _rows(connection, first, last)
         inserts = {table: await _prepared(connection, table, found) for table, found in rows.items()}
         by_run = _by_run(rows)
         began = time.perf_counter()
         for records in by_run:
-            async with connection.transaction():
+            async with connection.transaction() if together else nullcontext():
                 for table, record in records:
                     await inserts[table].fetch(*record)
         return time.perf_counter() - began

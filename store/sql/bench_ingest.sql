@@ -92,6 +92,16 @@ select (select count(*)::int from monitoring_collect_tasks t join bench_tasks b 
     (select count(*)::int from monitoring_parse_badcases c join question_monitor_runs r on r.id = c.run_id
         join bench_tasks b on b.attempt_id = r.attempt_id where b.n between $1 and $2) as badcases
 
+-- name: read_durability
+-- Without them a commit costs nothing, and rows that are committed one by one look cheap.
+select name, setting from pg_settings where name in ('fsync', 'synchronous_commit')
+
+-- name: count_pages
+-- How often a page comes again: what is remembered of it is not worked out again.
+select count(*)::int as citations, count(distinct c.normalized_url)::int as distinct_pages
+from monitoring_citation_facts c join question_monitor_runs r on r.id = c.run_id join bench_tasks b on b.attempt_id = r.attempt_id
+where b.n between $1 and $2
+
 -- name: bench_twins
 create table bench_twins (place int, old_id bigint, new_id bigint, question_id bigint, version_id bigint, attempt_id uuid)
 
