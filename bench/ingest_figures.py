@@ -23,6 +23,10 @@ class Setup:
     workers: int
     pages: Pages = "skewed"
 
+    def __str__(self) -> str:
+        shards, workers = "s" * (self.shards > 1), "s" * (self.workers > 1)
+        return f"{self.shards} shard{shards} on {self.workers} worker{workers}, {self.pages} pages"
+
 
 @dataclass(slots=True)
 class Ingested:

@@ -91,6 +91,7 @@ def main() -> None:
     work = Work(**{**given, "numbers": tuple(given["numbers"])})
     # As a service of ours does (`commands.common.run_service`).
     gc.freeze()
+    gc.set_threshold(10_000, 50, 50)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_work(work))
 

@@ -51,7 +51,7 @@ def dispatch(
 @bench.command("ingest")
 def ingest(
     json: Json = False,
-    results: Annotated[int, typer.Option(min=100, help="Results in each round of each setup.")] = 1_000,
+    results: Annotated[int, typer.Option(min=100, help="Results in each round of each setup.")] = 800,
     rounds: Annotated[int, typer.Option(min=1, help="Alternating rounds.")] = 3,
     citations: Annotated[int, typer.Option(min=0, help="Citations of each answer.")] = 20,
 ) -> None:

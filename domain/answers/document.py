@@ -19,7 +19,7 @@ from domain.answers.fields import Node
 
 _SSE_LINE: Final = re.compile(r"(data|event|id|retry)?:")
 _MAYBE_JSON: Final = re.compile(r"""[{\["]|(?:null|true|false)\s*\Z""")
-_SURELY_JSON: Final = re.compile(r"""\{\s*(?:["}]|\Z)|\[\s*[\[{"\]]""")
+_SURELY_JSON: Final = re.compile(r"""\{\s*(?:["}]|\Z)|\[\s*(?:[{"\]]|\[(?!\d{1,3}\]\]\())""")
 _SPACE: Final = re.compile(r"[\s\0]*")
 _DONE: Final = "[DONE]"
 _MAX_QUOTING: Final = 3

@@ -10,7 +10,7 @@ _FOOTNOTE = re.compile(r"^ {0,3}\[\^[^\]\s]{1,40}\]:[ \t]*(https?://\S{1,2000})"
 
 
 def written_sources(text: str) -> tuple[Source, ...]:
-    """Markdown, bare and footnote links in reading order, each page once."""
+    """Markdown, bare and footnote links in reading order, repeated ones as often."""
     return tuple(Source(link.url, link.title) for link in extract_links(clean(text)))
 
 

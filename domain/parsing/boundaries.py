@@ -5,6 +5,7 @@ import unicodedata
 from typing import Final
 
 from domain.parsing.folding import is_unspaced, is_word
+from domain.parsing.homographs import is_common_word, is_ordinary_word
 from domain.parsing.names import Pattern
 
 _MIN_INFLECTED: Final = 3
@@ -30,13 +31,15 @@ def stands_as_name(folded: str, start: int, end: int, pattern: Pattern, written:
 
     Han and other scripts without spaces may touch it on both sides, word characters may not.
     Behind it a plural ``s`` is fine after the name's own spelling, and a version number
-    (``Qwen3``, but ``GPT-4.5`` is no ``GPT-4``); names of one or two letters must be written
-    as they are in the settings or in capitals.
+    (``Qwen3``, but ``GPT-4.5`` is no ``GPT-4``); names of one or two letters, and in English those
+    that are common words, must be written as they are in the settings or in capitals.
     """
     if not _opens(folded, start) or not _closes(folded, start, end, pattern, written):
         return False
-    if _is_quantity(folded, start, end) or _DOMAIN.match(folded, end):
+    if _is_quantity(folded, start, end) or _DOMAIN.match(folded, end) or is_ordinary_word(folded, start, end):
         return False
+    if is_common_word(pattern.folded) and _is_in_english(folded, start, end):
+        return _is_written_as_name(pattern, written)
     return not pattern.is_short or _is_short_name(folded, start, end, pattern, written)
 
 
@@ -76,6 +79,16 @@ def _is_plural(after: str, pattern: Pattern, written: str) -> bool:
 
 
 def _is_short_name(folded: str, start: int, end: int, pattern: Pattern, written: str) -> bool:
+    glued = _GLUED_AFTER.match(folded, end) or (start > 1 and _GLUED_BEFORE.match(folded, start - 2))
+    return not glued and _is_written_as_name(pattern, written)
+
+
+def _is_written_as_name(pattern: Pattern, written: str) -> bool:
     shown = unicodedata.normalize("NFKC", written)
-    glued = _GLUED_AFTER.match(folded, end) or _GLUED_BEFORE.match(folded, max(0, start - 2))
-    return (shown in pattern.written or shown.isupper()) and glued is None
+    return shown in pattern.written or shown.isupper()
+
+
+def _is_in_english(folded: str, start: int, end: int) -> bool:
+    """Whether no Chinese stands beside it: ``用notion写`` cannot mean the English word."""
+    neighbours = folded[max(0, start - 2) : start].rstrip(" ")[-1:] + folded[end : end + 2].lstrip(" ")[:1]
+    return not any(map(is_unspaced, neighbours))

@@ -27,7 +27,8 @@ _FIRST_LINE: Final = re.compile(r"\s*+([^\n]++)")
 _LABEL: Final = re.compile(
     r"^[ \t>#*_]*+(?:(?:you asked|your question(?: (?:is|was))?|(?:the )?(?:user'?s?|original) question"
     r"|(?:[你您](?:刚才|之前)?(?:的问题|问的?|提问)|用户(?:的)?(?:问题|提问)|原问题)(?:是|为)?)[*_]*[ \t]*[:：]"
-    r"|(?<![\s\S])(?:question|q|prompt|query|问题?|提问)[*_]*[ \t]*[:：])[^?？\n]*+[?？]?",
+    r"|(?<![\s\S])(?:question|q|prompt|query|问题?|提问)[*_]*[ \t]*[:：])[*_ \t]*+"
+    r"(?:\"[^\"\n]{1,300}+\"|[“「『][^”」』\n]{1,300}+[”」』]|[^?？\n]*+[?？]?)",
     re.MULTILINE | re.IGNORECASE,
 )
 _LABEL_WORDS: Final = ("asked", "question", "prompt", "query", "问")

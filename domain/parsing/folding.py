@@ -19,7 +19,7 @@ _RUNS: Final = re.compile(f"[{_SIMPLE}]+(?=[{_SIMPLE}]|\\Z)|[{_SIMPLE}]?[^{_SIMP
 _SIMPLE_RUN: Final = re.compile(f"[{_SIMPLE}]*")
 # What keyboards and models write for one another: hyphens, apostrophes, middle dots.
 _LOOKALIKES: Final = {
-    **dict.fromkeys("\u2010\u2011\u2043\u2212", "-"),
+    **dict.fromkeys("\u2010\u2011\u2013\u2043\u2212", "-"),
     **dict.fromkeys("\u2018\u2019\u02bc\u2032", "'"),
     **dict.fromkeys("\u2022\u2027\u2219\u22c5\u30fb", "\u00b7"),
 }
@@ -27,7 +27,7 @@ _LOOKALIKE_TABLE: Final = str.maketrans(_LOOKALIKES)
 # Replaced one by one before normalising: of text that then needs no change NFKC makes short work.
 _FREQUENT: Final = (
     *((wide, unicodedata.normalize("NFKC", wide)) for wide in "\uff0c\uff1a\uff08\uff09\uff1b\uff01\uff1f\u3000\u00a0"),
-    *((odd, plain) for odd, plain in _LOOKALIKES.items() if odd in "\u2010\u2011\u2018\u2019\u2022\u30fb"),
+    *((odd, plain) for odd, plain in _LOOKALIKES.items() if odd in "\u2010\u2011\u2013\u2018\u2019\u2022\u30fb"),
 )
 _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"

@@ -16,6 +16,8 @@ _TAIL: Final = rf"[/?#](?>(?:[{_LATIN}]++|(?<=[/=&?#_\-{_LETTERS}])[{_LETTERS}]+
 _HOST: Final = rf"(?:[A-Za-z0-9][A-Za-z0-9.\-@:_]*+|[{_LETTERS}][A-Za-z0-9.\-:{_LETTERS}]*+)"
 _BARE: Final = re.compile(rf"(?:[Hh][Tt]{{2}}[Pp][Ss]?://|(?<![A-Za-z0-9@./\-_])[Ww]{{3}}\.){_HOST}(?:{_TAIL})?")
 _TRAILING: Final = ".,;:!?'*_~"
+# Of a link's destination: not "mailto:", "sandbox:", "#top" or "/docs".
+_WEB: Final = re.compile(r"(?:https?:)?//|[^\s:/?#.]++\.[^\s:/?#]", re.IGNORECASE)
 
 # markdown-it takes time in brackets times length; past this only bare URLs are looked for.
 _MAX_INLINE_WORK: Final = 1_000_000
@@ -49,20 +51,19 @@ _MARKDOWN: Final = _VerbatimMarkdown()
 
 
 def extract_links(text: str) -> tuple[Link, ...]:
-    """Every link of ``text`` in reading order, repeated ones once (3-results §3.3).
+    """Every link of ``text`` to the web in reading order, repeated ones as often (3-results §3.3).
 
-    Code is skipped. Reference and footnote definitions that the text never uses come last.
+    Code is skipped, and so are links to mail, to files of a sandbox and within the page. Reference
+    and footnote definitions that the text never uses come last.
     """
     if not any(mark in text for mark in ("://", "www.", "](", "]:")):
         return ()
     environment: dict[str, Any] = {}
     tokens = _MARKDOWN.parse(text, environment)
-    unique: dict[str, Link] = {}
-    for link in (*_inline_links(tokens, environment), *_defined_links(environment)):
-        known = unique.get(link.url)
-        if known is None or known.title is None:
-            unique[link.url] = link
-    return tuple(unique.values())
+    shown = [link for link in _inline_links(tokens, environment) if _WEB.match(link.url)]
+    known = {link.url for link in shown}
+    unused = [link for link in _defined_links(environment) if _WEB.match(link.url) and link.url not in known]
+    return (*shown, *unused)
 
 
 def bare_spans(text: str) -> Iterator[tuple[int, int]]:

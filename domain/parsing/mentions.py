@@ -13,6 +13,7 @@ from domain.parsing.markup import readable
 from domain.parsing.masking import Mask, Span
 from domain.parsing.names import BrandName, Lexicon, Pattern, Role, lexicon
 from domain.parsing.ordered_lists import Item, ordered_lists
+from domain.parsing.segmentation import arises_from_words
 
 Match = tuple[Pattern, int, int]
 
@@ -125,6 +126,8 @@ def _hits(text: str, folded: FoldedText, found: Sequence[Match], question: str |
     for pattern, start, end in found:
         span = folded.original_span(start, end) if start >= free_from else None
         if span is None or mask.covers(*span):
+            continue
+        if arises_from_words(folded.folded, start, end, free_from):
             continue
         if stands_as_name(folded.folded, start, end, pattern, text[slice(*span)]):
             hits.append(_Hit(pattern, (start, end), span))

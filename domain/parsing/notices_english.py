@@ -1,165 +1,319 @@
-"""How English messages refuse, limit, block and fail: the beginnings of their sentences, in lower case."""
+"""What English notices are made of, in lower case, without contractions and hyphens.
+
+The parts are explained in `notices_parts.py`. Commas part the words; plurals and the endings -ed and -ing are found
+from the stem (`notices_words.py`).
+"""
 
 from typing import Final
 
-# What a refusal may name without saying anything: the request itself, never a topic.
-_THIS: Final = (
-    r"(?:(?:content|material|images?|text) (?:of (?:that|this|such a?) ?(?:nature|kind|type|sort)|like (?:that"
-    r"|this))|th(?:at|is|is one|ese|ose)|it|you|your|such|anything|something|requests?)(?: (?:kinds?|types?"
-    r"|sorts?) of| particular| specific| like| sensitive| harmful| inappropriate)*(?: (?:request|question|query"
-    r"|topic|content|prompt|conversation|message|matter|task|subject|information|th(?:at|is)"
-    r"|one)s?)?(?: with (?:that|this|it))?(?: (?:right now|at (?:this|the) (?:time|moment)|at present|here|for you"
-    r"|yet))*$"
-)
-_CANNOT: Final = (
-    r"(?:can(?:no|')?t|can not|won't|will not|won't be able to|(?:am |'m |are |'re |was |were )?(?:not able|unable"
-    r"|not allowed|not going|not permitted) to)"
-)
-_SERVE: Final = (
-    r"(?:help(?: you)?(?: out)?(?: with)?|assist(?: you)?(?: with| in)?|answer|respond(?: to)?|discuss"
-    r"|comply(?: with)?|fulfil?l|continue(?: with)?|do|proceed(?: with)?|(?:engage|participate) (?:with|in)"
-    r"|talk about|provide|generate|process|complete|create|share|provide (?:assistance|help|support) with)"
-)
-# Topics that platforms close as a whole; a refusal that names another may be an answer about it.
-_CLOSED_TOPICS: Final = (
-    r"(?:(?:the |any |sensitive |explicit |sexual |illegal |harmful |violent |medical )*(?:elections?|politics"
-    r"|political (?:figures|topics|parties)|self-harm|suicide|weapons|explosives|violence|(?:sexual|explicit|illegal"
-    r"|harmful|sensitive|violent) (?:content|topics|acts|activities|material)))"
-)
+from domain.parsing.notices_parts import Part
 
-REFUSALS: Final = (
-    rf"(?:i|we) ?{_CANNOT} {_SERVE}(?: {_THIS}|$)",
-    rf"(?:i|we) ?{_CANNOT} (?:help|assist)(?: you)? (?:with|in) .{{1,60}} (?:harm|illegal|unsafe|violat|inappropriate)",
-    rf"(?:i|we) ?{_CANNOT} (?:help|assist|answer|respond|discuss|talk|engage|provide|share"
-    rf"|give)\b.{{0,40}}\b(?:about|on|with|in|to) {_CLOSED_TOPICS}",
-    r"(?:i|we) (?:must|have to|need to|am going to|would rather|prefer to) (?:respectfully )?(?:decline|refuse|pass)\b",
-    r"(?:that|this|it) (?:goes|would go|is) against (?:my|our) (?:guidelines|policies|policy|principles|programming"
-    r"|rules)",
-    r"my (?:guidelines|policies|programming|instructions) (?:do not|don't|prevent|prohibit|forbid)\b",
-    r"(?:i'd|i would) (?:prefer not to|rather not) (?:continue|discuss|answer|talk|respond)",
-    r"(?:i|we)(?: do not|(?: a|')m not| don't)(?: feel)? comfortable (?:answering|discussing|with|talking|providing"
-    r"|helping)",
-    r"(?:request|prompt|content|message|response|output) (?:was |is |has been )?(?:blocked|filtered|flagged"
-    r"|rejected) (?:by|due to|because of|for) (?:the |our |a )?(?:content|safety|moderation|policy|security|filter)",
-    r"(?:this|that|your|the) (?:\w+ )?(?:request|question|prompt|content|message|response|output|topic)s? (?:may "
-    r"|might |could |would |appears to |seems to )?(?:violates?(?! no\b)|goes? against|breach(?:es)?|is against"
-    r"|is not allowed|(?:was|were|is|has been|have been) (?:blocked|filtered|flagged|rejected|removed|declined))\b",
-    r"(?:that|this|it)(?:'s| is) (?:outside|beyond) (?:of )?(?:my|our) (?:current )?(?:scope|capabilities|guidelines)",
-    r"(?:that|this|it)(?:'s| is|isn't| isn't)(?: not| something)* (?:that )?(?:i|we) ?(?:can(?:no|')?t|can"
-    r"|am unable to|'?a?m (?:able|allowed) to|'re able to) (?:help|assist|discuss|answer|talk|do|provide)",
-)
-LIMITS: Final = (
-    r"you(?:'ve| have)? (?:reached|hit|exceeded|used up|run out of)\b.{0,40}\b(?:limit|quota|messages|usage|credits"
-    r"|searches|requests|queries)\b",
-    r"(?:the |your |our )?(?:limit|quota) (?:has been |was |is )?(?:reached|exceeded|hit)\b",
-    r"you(?:'ve| have)? used (?:all|up|100%)(?: of)?(?: your)?\b.{0,30}\b(?:limit|quota|messages|credits|searches"
-    r"|requests|queries)\b",
-    r"(?:the |your |our )?(?:(?:rate|usage|message|request|daily|free|monthly|hourly|plan|api|current) )+(?:limit"
-    r"|quota)s?(?: has been| was| is)? ?(?:reached|exceeded|hit|$)",
-    r"(?:\d{3} ?)?too many (?:requests|messages|people|users|attempts)\b",
-    r"you(?:'re| are) (?:sending|making|asking) (?:messages|requests|questions)? ?too (?:quickly|fast|many|often"
-    r"|frequently)",
-    r"your (?:\w+ )?(?:limit|quota|usage) (?:will )?resets?\b",
-    r"(?:you(?:'ve| have) reached the maximum length|(?:this |your |the )?(?:conversation|chat|thread) (?:is "
-    r"|has become )?too long)\b",
-    r"you(?:'re| are) out of (?:free |daily )?(?:messages|searches|credits|requests|queries)\b",
-)
-BLOCKS: Final = (
-    r"(?:please |you (?:must|need to|have to) )?(?:log|sign)[ -]?(?:in|up)(?: or (?:log|sign)[ -]?(?:in"
-    r"|up))?(?: again| with your account| to your account)?(?: (?:to|for|in order to) (?:continue(?: chatting"
-    r"| reading| using)?|use|see|view|keep|get|chat|access|start|ask|save|read)\b|$)",
-    r"(?:please |we need to |you need to )?(?:verify|confirm|prove) (?:that )?you(?:'re| are) (?:a |not a )?(?:human"
-    r"|robot|bot)",
-    r"you (?:must|need to|have to) be (?:logged|signed) in(?:$| to (?:use|view|access|continue|see|do) (?:this|that"
-    r"|the)(?: \w+){1,2}$)|your account (?:has been|was|is) (?:suspended|disabled|banned|deactivated|locked)"
-    r"|are you (?:a robot|human)$",
-    r"(?:your )?(?:login|session)(?: has| is)? (?:expired|timed out|required)",
-    r"checking (?:your browser|if the site connection is secure)|just a moment$|enable javascript and cookies",
-    r"verifying (?:that )?you are human|(?:sorry, )?you have been blocked$",
-    r"access (?:is |to this page (?:has been|is) )?denied|you (?:do not|don't) have (?:access|permission)",
-    r"(?:this service|this feature|this app|our service|chatgpt|gemini|claude|copilot) is(?:n't"
-    r"| not) (?:currently )?available in your (?:country|region|location|area)",
-    r"(?:we(?:'ve| have)? detected |our systems? ha(?:s|ve) detected )(?:some )?unusual (?:activity|traffic)",
-    r"unusual (?:activity|traffic) (?:has been |was )?(?:detected|from your|coming from)",
-    r"(?:please )?(?:complete|solve) the (?:captcha|security check|challenge)",
-)
-FAILURES: Final = (
-    r"(?:something|anything) (?:has |seems to have |must have )?(?:went|gone) wrong(?: (?:on|at) (?:our|my) (?:end"
-    r"|side))?(?=$|[^a-z ]| (?:while|when|with|during|and|please|try|trying|processing|generating|loading|here)\b)"
-    r"|error in (?:message|body|input) stream",
-    r"(?:\w+ )?(?:is|are) (?:currently |temporarily )*(?:a bit busy|experiencing (?:\w+ )?(?:high|heavy) )",
-    r"(?:our |the )?(?:\w+ )?(?:systems?|servers?|chatgpt|claude|gemini|copilot) (?:is|are)(?: a bit|n't"
-    r"| not)? (?:busy|responding)",
-    r"(?:an?|there (?:was|is|has been) an?|(?:i|we) (?:ran into|encountered|hit) an?) (?:\w+ )?(?:error|issue"
-    r"|problem)\b(?: (?:has )?occurred| (?:while|when|with|during|doing|processing|generating|loading|fetching"
-    r"|displaying)\b|$)",
-    r"(?:network|server|internal(?: server)?|connection|unknown|unexpected|gateway) (?:error|timeout|failure)\b",
-    r"upstream (?:connect|request) (?:error|timeout)",
-    r"error code[ :#]*\d{3,4}$",
-    r"(?:the |our |this )?(?:server|service|system|model|engine|site|chatgpt|claude|gemini|deepseek)s? (?:is|are"
-    r"|was) (?:currently |temporarily |too |very )*(?:busy|overloaded|unavailable|down|offline|at capacity|under)\b",
-    r"(?:the |your )?(?:request|connection|response|message|conversation|stream) (?:has |was )?(?:timed out|failed"
-    r"|lost|interrupted|cancell?ed|aborted|error|could not be (?:completed|processed|sent|loaded|generated|found"
-    r"|displayed))|(?:the |our )?server (?:encountered|returned) an? (?:\w+ )?error",
-    r"(?:(?:i|we)(?:'re|'m| are| am)? )?(?:currently )?(?:unable|failed|couldn't|could not|was(?:n't| not) able"
-    r"|were(?:n't| not) able)(?: to)? (?:load|show|display|generate|fetch|get|complete|connect|process|reach|produce"
-    r"|finish)(?: the| a| an| your| to the| this)? (?:response|answer|reply|conversation|message|server|site|request"
-    r"|content)",
-    r"failed to fetch$|(?:the |this |your )?(?:answer|response|generation|output|search"
-    r"|research)(?: generation)? (?:was |has been |is )?(?:stopped|interrupted|cancell?ed|aborted|failed)",
-    r"you (?:stopped|cancell?ed|interrupted) (?:this|the) |stopped (?:thinking|searching|generating)$",
-    r"(?:we're|we are) experiencing (?:\w+ )?(?:high|heavy) (?:demand|load|traffic)",
-    r"(?:i'm|i am|we're|we are|(?:chatgpt|claude|gemini|copilot|deepseek|grok"
-    r"|kimi) is) (?:currently )?having (?:trouble|issues|problems)\b",
-    r"(?:http )?(?:error )?(?:50[0-4]|52[0-7]|40[013489]|429)(?: (?:bad gateway|service(?: temporarily)? unavailable"
-    r"|gateway time-?out|internal|forbidden|unauthorized|authorization required|not found|request)|$)|bad gateway"
-    r"|service (?:temporarily )?unavailable|gateway time-?out",
-    r"no (?:response|answer|content)(?: was)?(?: generated| received| returned|$)",
-)
-COURTESIES: Final = (
-    r"(?:please )?(?:try|check|come back|take a break|wait|hang tight|stand by|retry|refresh|reload|regenerate|ask"
-    r"|reconnecting|retrying|rephrase|reword|edit|contact|start|review)\b",
-    r"(?:if|for) (?:this|the|that|you|further|assistance)\b.{0,60}(?:issue|problem|error|persist|question|help"
-    r"|assist|support)",
-    r"to (?:continue|proceed)$|(?:is|are) there (?:anything|something|any other|another)\b",
-    r"(?:could|can|would) you (?:please )?(?:try|rephrase|reword|repeat|ask)\b",
-    r"i can (?:help|talk|chat|assist|discuss|try|answer|offer)\b.{0,24}\b(?:something|anything|other|another|else"
-    r"|instead)\b",
-    r"(?:i'm|i am) (?:programmed|designed|trained|built|made) to\b|my (?:purpose|goal|guidelines|training)\b",
-    r"(?:i'm|i am) (?:just |only )?an? (?:\w+ ){0,2}(?:ai|language model|assistant|chatbot)\b",
-    r"(?:can|could|may|how can|how may|how else can|what else can|what can) i (?:help|assist)\b",
-    r"(?:please )?(?:feel free|you can|you may|i'd be (?:happy|glad)|i'm happy|i am happy|happy) to? ?(?:ask|try"
-    r"|help|assist)",
-    r"(?:let's|shall we|could we|can we|how about we) (?:talk|change|try something|discuss|chat)",
-    r"(?:please )?(?:upgrade|subscribe|get plus|go pro|switch to|slow down)\b|learn more$|this may take|thank|thanks"
-    r"|i (?:understand|appreciate)\b",
-    r"(?:error|code|status|request id|ray id|reference)(?: code| id)?[ :#]*[\w-]{2,40}$|(?:hello|hi|hi there|yes|no"
-    r"|ok)$",
-    r"(?:i'm |i am |we're |we are )?(?:so |very |really |truly )?sorry(?: about| for|$)|(?:my )?apologies"
-    r"|i apologi[sz]e|oops$",
-)
-SIGNATURES: Final = (
-    r"(?:nginx|openresty|cloudflare|apache|envoy)(?:/[\w.]+)?$|(?:transport failure"
-    r"|(?:retried and the latest )?reset) reason",
-)
-"""What servers write under their failures."""
-
-LEADS: Final = (
-    r"(?:(?:(?:i'm |i am |we're |we are )?(?:so |very |really |truly )?(?:sorry|afraid(?: that)?)|(?:my )?apologies"
-    r"|i apologi[sz]e|unfortunately|regrettably|oops|uh-oh|hmm+|as an ai(?: language)?(?: model| assistant)?"
-    r"|it (?:looks|seems|appears) (?:like|that)|hello|hi|and|so|but|however|error|failed)[,:!]? )+"
-)
-TAILS: Final = (
-    r"[a-z]*(?:$|[^a-z ]| \d{3}$| (?:in|on|for|from|to|at|by (?:completing|clicking)|until|while|when|during|and|or"
-    r"|now|right|please|as|of|processing|generating|with (?:your|the|our|this) (?:\w+ )?(?:request|response"
-    r"|connection|network|servers?|service|model|app|page|site|search|message|conversation|answer|question|system)"
-    r"|an?|your|the|our|this|that|us|you|me|after|before|again|soon|later|yet|until|because of|occurred|coming|error"
-    r"|what|content|\w+ (?:policy|policies|guidelines)|message|messages|response|more|too|anymore)\b)"
-)
-"""How a sentence may go on behind a notice: with where, when and whose, not with what it says of it."""
-
-TURNS: Final = (
-    r"\b(?:but|however|instead|so|although|except|which|because|recommend|suggest|once|unless)\b"
-    r"|\w[^:]*: \w+ \w"  # "failed in court: one lost", not "failed: connection reset"
-)
-"""Words behind which a sentence goes on to say something after all."""
+WORDS: Final[dict[Part, str]] = {
+    Part.ME: (
+        "ai, assistant, bot, chatbot, i, language model, me, mine, my, myself, nah, nope, this assistant, this bot, "
+        "this model, your assistant"
+    ),
+    Part.US: "our, ourselves, us, we",
+    Part.YOU: "you, your, yourself",
+    Part.PRODUCT: (
+        "ai mode, chatgpt, claude, copilot, deepseek, doubao, duckai, ernie, gemini, grok, kimi, le chat, llama, meta "
+        "ai, mistral, perplexity, qwen"
+    ),
+    Part.NOT: (
+        "against, avoid, cannot, cannot be, cant, declines, dont, forbid, hard no, hardly, hold back, inappropriate, "
+        "incapable, instead of, keep from, keep me from, lack, nah, neither can i, never, no can do, no longer, no "
+        "longer able, nope, not, not a thing, not much i can, nothing i can, nowhere, off limits, prevent, prohibit, "
+        "restrict, stop me from, unable, unwilling, without answering, wont"
+    ),
+    Part.DECLINE: (
+        "abstain, bow out, choose not, decline, drop this, excuse myself, going to pass, have to pass, have to skip, "
+        "hold off, keep away from, leave it there, leave that, leave this, let this one go, must pass, must say no, "
+        "not able to help, not appropriate, not comfortable, not discuss, off limits, opt out, pass on it, pass on "
+        "that, pass on this, prefer not, prefer to keep away, rather not, rather pass, refrain, refuse, say no, say "
+        "nothing, sit out, sit this one out, skip, skip that, skip this, stay away, stay neutral, stay out, steer "
+        "clear, take a pass, turn down, will pass"
+    ),
+    Part.SERVE: (
+        "accommodate, act on, address, advice, advise, answer, answer questions, assist, assistance, assisting, be of "
+        "help, be of service, be part of, carry on, chat, comment, comment on, complete that, comply, continue, "
+        "continuing, cover, deal with, delve, disclose, discuss, discuss that, dive, do that, do this, elaborate, "
+        "elaborate on, engage, engaging, entertain, facilitate, feedback, field, fulfil, fulfill, get into, give, "
+        "give you, giving, go ahead, go along, go down, go further, go into, go near, go there, grant, guidance, "
+        "guide, hand over, handle, handling, help, indulge, inform, look into, make that, oblige, offer, opine, "
+        "participate, proceed, produce what, provide, provide information, providing, recommend anything, reply, "
+        "reproduce, respond, respond to, respond with, reveal, say anything, say more, share, sharing, shed light, "
+        "speak, speak about, speak to, support, tackle, take a stance, take on, take part, talk, touch on, touch "
+        "that, travel, type that, walk you through, weigh, weigh in, work on, work with, write about, write what, "
+        "writing"
+    ),
+    Part.WORK: (
+        "complete, completed, completing, connect, create, creating, deliver, display, execute, executing, fetch, "
+        "finish, generate, generating, get, load, make, open, perform, process, produce, producing, reach, render, "
+        "retrieve, return, run, running, save, saving, send, sent, show, write"
+    ),
+    Part.TALK: (
+        "answer, ask, asking, body stream, category, chat, content, conversation, conversation topic, data, "
+        "discussion, generation, image, information, input, input stream, instruction, line of questioning, material, "
+        "matter, message, message stream, messages, output, page, prompt, queries, query, question, replies, reply, "
+        "request, research, response, search, searches, statement, subject, subject matter, task, text, thread, "
+        "topic, utterance, wording"
+    ),
+    Part.BANNED: (
+        "abuse, abusive, adult, against, banned, blacklisted, block, blocklist, breach, break, cannot be shown, "
+        "censor, censored, classified, conflict, contentious, contrary, contravene, controversial, copyright, "
+        "copyrighted, dangerous, declined, defamatory, delete, deleting, delicate, denied, did not pass, disable, "
+        "disabled, disallow, disallowed, disinformation, fail our, fail to comply, fail to meet, filter, flag, "
+        "flagged, flagging, forbidden, graphic, guard, guideline, harassment, harmful, hate, hateful, hidden, hide, "
+        "illegal, immoral, inappropriate, inappropriate content, infringe, intercepted, misinformation, moderate, "
+        "moderation, not align, not allowed, not appropriate, not in line, not permitted, not suitable, nsfw, off "
+        "limits, off the table, offensive, out of bounds, outside our, policies, policy, politically sensitive, "
+        "prohibited, quarantine, redact, refused, reject, remove, removing, restrict, restricted, screened, "
+        "sensitive, stopped by, suppress, taken down, touchy, toxic, trigger, unacceptable, unethical, unsafe, "
+        "unsuitable, violate, violating, violation, withdrawn, withheld, withhold"
+    ),
+    Part.POLICY: (
+        "acceptable, allowed, anthropic usage policies, anthropic usage policy, boundaries, code of conduct, "
+        "community, compliance, constraint, content, designed, ethical, ethics, filter, google policy, guardrail, "
+        "guideline, instructed, instruction, law, legal, limitation, microsoft responsible ai, moderation, openai "
+        "policies, openai usage policies, permitted, policies, policy, principle, programmed, programming, "
+        "regulation, responsible, restriction, rule, rules of, safeguards, safety, security, settings, standard, "
+        "term, terms of service, trained, training, usage, values"
+    ),
+    Part.BEYOND: "beyond, exceed, exceeding, falls outside, not covered, out of, outside, past",
+    Part.SCOPE: (
+        "abilities, ability, able, area, built, capabilities, capability, designed, domain, expertise, field, "
+        "knowledge, limits, purview, reach, remit, role, scope, skill, skillset, what i"
+    ),
+    Part.CHANGE: (
+        "another subject, another topic, change subject, change the subject, change the topic, change topic, "
+        "different subject, different topic, else to discuss, fresh conversation, fresh topic, move on, moving on, "
+        "new subject, new topic, shift gears, something different, something else, start over, steer the chat, steer "
+        "the conversation, steer this, switch topics, talk about other, topic change"
+    ),
+    Part.LIMIT: (
+        "allotment, allowance, balance, budget, cap, ceiling, context length, context window, credit, free limit, "
+        "limit, limits, maximum, maximum length, paid limit, quota, rate, rate limit, ration, threshold, tokens, "
+        "trial, usage"
+    ),
+    Part.METERED: (
+        "attempt, conversation, credit, generation, message, prompt, queries, query, question, request, response, "
+        "run, search, searches, token"
+    ),
+    Part.SPENT: (
+        "all out of, all used, asked the maximum, at your limit, available at, back tomorrow, becomes available, "
+        "blown through, burned through, come to an end, consume, deplete, dried up, exceed, exceeding, exhaust, "
+        "expire, finished, gone, gone through, have 0, have left, hit, hitting, insufficient, is over, is up, left "
+        "for, left this, left today, left until, limited number, maxed out, no credits, no further, no messages, no "
+        "more, no queries, no remaining, no requests, no searches, none left, none remaining, not ask any more, not "
+        "enough, out of, over for now, over the limit, paused, ran out, reached, refill, refresh, renew, replenish, "
+        "reset, run dry, run out, running out, sent the maximum, sent them all, surpass, too high, too long, use up, "
+        "used, used 100, used all, used it all, used the maximum, used up, went through, zero left"
+    ),
+    Part.TOO: "a lot of, faster than, lots of, more than, quicker than, slow down, so many, that many, too",
+    Part.MANY: (
+        "a lot of, fast, faster, frequent, frequently, high, lot, lots of, many, much, quick, quicker, quickly, "
+        "rapidly, slow down, so many, soon, that many, too often"
+    ),
+    Part.AGAIN: "after, again, available, back, later, next, reset, resume, until",
+    Part.THROTTLED: (
+        "come back tomorrow, cool down, cooldown, done for today, enough for today, expected available, it for today, "
+        "just a moment, not ask another, not ask any more, not ask more, not send another, not send any more, not "
+        "send messages, not send more, rate limit, rate limited, see you tomorrow, slow down, that all for today, "
+        "that for today, throttle, throttled, too fast, too many requests, too quickly, wait a while before"
+    ),
+    Part.LOGIN: (
+        "authenticate, authentication required, authorize, connect your account, continue with google, create a free "
+        "account, create account, create an account, link your account, log back in, log in, log into, logged in, "
+        "logged out, logging in, login, member only, members only, need an account, not logged in, re authenticate, "
+        "reauthenticate, register, requires an account, sign back in, sign in, sign into, sign up, signed in, signed "
+        "out, signin, signing in, signup"
+    ),
+    Part.GATE: (
+        "access denied, are you a robot, are you human, are you still there, captcha, checking your browser, enable "
+        "javascript, enter your password, has been blocked from, have been blocked, just a moment, make sure you, not "
+        "a bot, not a robot, permission denied, really you, unauthorized access, verification required, verify you "
+        "are human, verifying your browser, vpn, you do not have access, you do not have permission, you not have "
+        "permission, your identity"
+    ),
+    Part.VERIFY: (
+        "check, checking, complete, completing, confirm, drag, enter, finish, make sure, pass, prove, slide, solve, "
+        "solving, tick, tick the, validate, verify, verifying"
+    ),
+    Part.HUMAN: (
+        "2fa, age, authenticity, automated, automation, bot, box, browser, captcha, challenge, checkbox, cloudflare "
+        "challenge, code, cookie, cookies, email, email address, human, identity, javascript, legitimate, otp, "
+        "person, phone, puzzle, real person, robot, robots, security check, site connection, sms, turnstile, two "
+        "factor, verification"
+    ),
+    Part.ACCOUNT: (
+        "access, account, activity, automation, behavior, behaviour, device, ip, login, network, permission, profile, "
+        "requests, session, subscription, token, traffic"
+    ),
+    Part.BARRED: (
+        "abnormal, automated, ban, banned, block, closed, compromised, deactivate, deactivated, denied, deny, "
+        "denying, disable, ended, expire, flag, flagged, forbidden, frozen, hold, invalid, limit access, limited, "
+        "lock, no access, on hold, paused, prevented, required, restrict, revoke, suspend, suspicious, terminate, "
+        "timed out, unauthorised, unauthorized, unusual"
+    ),
+    Part.REGION: "area, country, jurisdiction, location, region, territory",
+    Part.ABSENT: (
+        "not accessible, not available, not currently available, not offered, not supported, not yet available, "
+        "unavailable"
+    ),
+    Part.SYSTEM: (
+        "api, app, application, assistant service, backend, bandwidth, chat history, cluster, connection, database, "
+        "end, ends, engine, feed, gateway, hardware, host, infrastructure, internet, model, network, page, platform, "
+        "provider, server, servers, service, side, site, socket, stream, system, tab, tool, upstream, web socket, "
+        "website, websocket, wi fi, wifi"
+    ),
+    Part.FAIL: (
+        "abort, an issue occurred, be offline, blank, broke, broke down, broken, bug, cancel, canceled, cancelled, "
+        "corrupt, corrupted, crash, crashed, cut off, cut short, difficulties, difficulty, disconnect, drop, dropped, "
+        "empty, empty response, ended, ended early, error, exception, fail, failed to, failure, fault, faulty, flaky, "
+        "freeze, froze, garbled, glitch, glitchy, halt, halted, having a moment, hiccup, hit a snag, incomplete, "
+        "interrupt, invalid response, issue occurred, issues, longer than expected, longer than usual, lose, lost, "
+        "malfunction, misfire, mishap, network issue, no longer exist, not go through, not load, not respond, not "
+        "responding, not work, not working, offline, paused, problem, ran into an issue, ran into trouble, snag, "
+        "something broke, stop, stopped, stopping, stuck, stumble, technical difficulties, technical issue, "
+        "terminated, time out, timed out, timeout, tripped up, trouble, unable to reach, unavailable, unexpected, "
+        "unknown, unresponsive, unstable, unsuccessful, went down"
+    ),
+    Part.OUTAGE: (
+        "appear to be offline, aw snap, bad gateway, cannot be loaded, connection lost, connection reset, could not "
+        "be completed, could not be generated, could not be loaded, could not be processed, could not load, "
+        "encountered an error, error code, error occurred, failed to fetch, failed to load, forbidden, gateway time "
+        "out, gateway timeout, gone wrong, hit a snag, internal error, internal server error, is not right, network "
+        "error, no answer was, no content, no content was, no internet, no reply, no response, no response was, not "
+        "be displayed, not quite right, not responding, page not found, ran into an error, seem to be offline, "
+        "service temporarily unavailable, service unavailable, something broke, something happened, something has "
+        "gone, something has gone wrong, something must have gone wrong, something seems to have gone wrong, "
+        "something went, something went wrong, stopped generating, stopped searching, stopped thinking, temporarily "
+        "unavailable, timed out, unauthorized, unexpected error, unexpected happened, unknown error, was an error, "
+        "went wrong, you are offline"
+    ),
+    Part.BUSY: (
+        "asleep, at capacity, backlog, busy, capacity, coffee break, congested, congestion, crowded, demand, down, "
+        "full capacity, hammered, heavy traffic, high demand, high traffic, high volume, hot, in high demand, in "
+        "line, jammed, load, lots of people, maintenance, many people, nap, not available, not enough capacity, "
+        "offline, outage, overheating, overload, overloaded, overwhelmed, peak, popular right now, queue, resource "
+        "constraints, resources, scheduled maintenance, slammed, so many people, strained, stretched, swamped, taking "
+        "a nap, tired, too many people, too many users, traffic, unavailable, under heavy load, under pressure, under "
+        "strain, unusually high"
+    ),
+    Part.TELLING: (
+        "according, affordable, alternative, although, always, among, anyone who, award, aware, best, better, both, "
+        "brand, buy, called, cheap, cheaper, clarification, clarify, clear winner, comfortable to, common, companies, "
+        "company, compare, consider, consumers, cost, customer, customers, definition, depends, despite, "
+        "discontinued, discount, durable, easy to use, either, everybody, everyone, everyone else, example, "
+        "excellent, expensive, famous, favorite, favourite, find any, found any, founded, generally, had to, he, "
+        "heard, her, his, honest, honestly, impressive, in general, instead use, intuitive, is slow, it comes down "
+        "to, it depends, knowing, launched, leader, leading, market, mean, means, more context, more detail, most "
+        "people, mostly, named, need no, neither, no clear answer, no issue, no need, no problem, nobody, none, not "
+        "aware, not know, not necessary, not needed, not required, nothing wrong, occasionally, often, often say, "
+        "only if, option, overall, own, owned, people prefer, percent, poor, popular, powerful, price, probably, "
+        "product, protect, quality, ranked, ranking, rarely, rated, rating, real time, recommend, recommendation, "
+        "refusal, release, reliable, reportedly, reputation, review, reviewer, said, says, second best, seldom, sell, "
+        "she, shopper, should be, slowly, sold, solid, sometimes, specify, spokesman, spokesperson, store, strict, "
+        "stricter, such as, suggest, suggestion, team, their, them, they, trusted, twice, typically, unlike, usually, "
+        "version, versus, vs, which, who, whose, winner, worse, worst, worth, year, years, yes"
+    ),
+    Part.TIME: (
+        "afternoon, am, couple, couple of, daily, date, day, evening, friday, gmt, h, half, hour, hourly, later "
+        "today, m, midnight, min, minute, minutes, monday, month, monthly, morning, noon, pm, pst, s, saturday, sec, "
+        "second, sunday, thursday, today, tomorrow, tonight, tuesday, utc, wednesday, week, weekly, while"
+    ),
+    Part.SORRY: (
+        "afraid, alas, apologies, apologise, apologize, apology, bummer, excuse me, forgive, hmm, oh no, oops, "
+        "pardon, regret, regretfully, regrettably, sad, sadly, sadly enough, sorry, uh oh, unfortunately, whoops, "
+        "yikes"
+    ),
+    Part.RETRY: (
+        "again later, again soon, another go, another shot, another try, check back, come back, give it a moment, "
+        "give it another, once more, one more time, reconnect, refresh, regenerate, relaunch, reload, reopen, resend, "
+        "restart, resubmit, resume, retry, start over, try again, try later, try once more, trying again"
+    ),
+    Part.ELSE: (
+        "a different way, another prompt, another question, another request, another topic, another way, anything "
+        "else, different prompt, different question, different way, differently, else can i, else i can, else you, "
+        "elsewhere, new question, other prompts, other question, other questions, other things, other topics, other "
+        "ways, rephrase, reword, something different, something else, what else"
+    ),
+    Part.PAY: "add credits, buy more, pay, purchase, subscribe, top up, upgrade",
+    Part.PLEASE: "please",
+    Part.NEUTRAL: (
+        "a, a day, able, about, above, absolutely, accept, access, acknowledged, action, actions, acts, add, "
+        "additional, address, adjust, admin, administrator, adult, advanced, after, afterwards, again, against that, "
+        "ago, agree, agreed, ah, ahead, ahead of, aim, alert, alive, all, allow, along, already, alright, also, "
+        "alter, am, amount, an, and, anonymous, another, any, anything, apache, api, appear, appears, appreciate, "
+        "appropriate, are, area, around, as, as a result of, aside, ask, aspect, associate, at, at present, at the "
+        "moment, at this time, attach, attempt, attempts, attention, audio, automatically, available, aw, awake, "
+        "away, awkward, aww, back, balanced, bar, barely, basic, basis, be, bear with us, because, because of, "
+        "become, been, before, began, begin, begun, behave, being, believe, below, best if, best to, between, bias, "
+        "biased, bigger, billing, bit, blank, break, breath, briefly, bring, broken, brought, buddy, busy times, but, "
+        "button, by, by anthropic, by google, by meta, by microsoft, by openai, by xai, bye, calm, came, can, cancel, "
+        "care, careful, caring, case, cases, cause, certain, certain topics, chat, check, checking, cheers, chinese, "
+        "choose, chosen, circumstances, cite, clear and, clearly, click, close, closing, cloudflare, code, com, come, "
+        "comfortable, coming, completely, complex, complicated, concern, concerning, condition, conditions, "
+        "confidential, consent, consequence, contact, contain, continue, continue to, continues, copy, corner, "
+        "correctly, could, count, created, creative, curious, current, currently, danger, darn, dashboard, dear, "
+        "debate, deep, deep research, deeply, delighted, describe, detail, developed, developer, did, different, "
+        "difficult, difficulty, direct, directed, direction, directly, disconnect, dismiss, do, does, doing, done, "
+        "down a little, draft, dry, dude, due, due to, during, duty, each, easier, easy, edit, election, elections, "
+        "else, email, embarrassing, empty, enable, encounter, encountered, engineer, english, enhance, enough, "
+        "entire, entirely, envoy, er, error, especially, even, eventually, ever, every, every day, everything, exact, "
+        "exactly, exceptionally, expect, expected, expecting, experience, experiencing, explicit, explore, explosive, "
+        "extend, extension, extra, extra time, extremely, fair, fall, falls, farewell, fashion, feature, feel, feel "
+        "free, felt, few, figure, first, five, fix, fixing, flash, following, for, form, forward, four, free, free "
+        "plan, free tier, fresh, friend, from, ftp, full, fully, fun, further, fyi, geez, get, getting, give it, "
+        "given, glad, gladly, go, go back, goal, goals, going, gone, good, goodbye, google account, google search, "
+        "gosh, got, got it, gotcha, gpt, gpt 5, grateful, great, greetings, ground, grounds, group, groups, grow, "
+        "guest, guys, had, haiku, handle it, hang on, hang tight, happen, happened, happening, happy, hard, harm, "
+        "harmed, harmless, has, have, having, header, heads up, hear, heavy, held, hello, help center, help openai "
+        "com, helpful, here, hey, hi, higher, hint, hints, hiya, hm, hold on, home, homepage, honor, honour, hope, "
+        "hope you, hopefully, hoping, hour, hour or two, hours, how, howdy, however, http, human, hurt, icon, id, "
+        "idle, if, immediately, impartial, important, improve, in, in order to, inactive, include, inconvenience, "
+        "increase, individual, individuals, info, instance, instead, instead of that, instead please, integrity, "
+        "intended, interaction, interactions, interesting, internal, into, investigate, investigating, invite, "
+        "involve, is, issue, it, it best, it really you, its, join, just, keep, kept, kind, kind regards, kindly, "
+        "know, language, large, larger, last, later, latest, lead to, learn, learn about, learn more, leave, left, "
+        "left off, less, let, lets, light, lighter, like, likely, line, link, listen, little, logged, long, longer, "
+        "look, looking, looking into, looks, lot, lots, love, lower, madam, made, made by, main, make, making, "
+        "manner, manually, many, mate, matter, max, may, maybe, meant, meantime, meanwhile, medical, member, menu, "
+        "microsoft account, might, mind, minor, minute or two, mission, mistake, mobile, mode, model, modify, moment, "
+        "momentarily, more, morning, move, much, must, myself, nature, near, need, needed, neutral, neutrality, "
+        "never, new, new chat, new conversation, next, nginx, nice, no, normal, normally, not, note, noted, nothing, "
+        "notice, notified, notify, now, number, number of, objective, occur, occurred, of, off, off peak, offer, "
+        "offered, oh, ok, okay, old, on, once, one, ones, only, onto, open, opened, opening, openresty, operator, "
+        "opinion, opinions, opus, or, organization, other, others, otherwise, ouch, out, outcome, over, owner, pace, "
+        "paid, pal, parent, part, particular, particular topic, particularly, parties, party, password, past, paste, "
+        "pasted, path, patience, pause, people, per, per day, per hour, per minute, performance, perhaps, period, "
+        "persist, personal, phrase, phrasing, pick, place, plain, plainly, plan, please, pleased, plus, point, "
+        "polite, political, politics, pop, popup, portion, pose, position, positive, possible, possibly, potential, "
+        "potentially, premium, prepare, prepared, present, press, previous, previous one, priority, privacy, private, "
+        "pro, process, prompt again, properly, proxy, purpose, put, question, quiet, ran, range, ray, reach out, "
+        "reaching, read, ready, really, really you, reason, reasons, receive, received, recover, refer, reference, "
+        "regard, regarding, relate, related, remain, remainder, remaining, rephrasing, report, reported, require, "
+        "required, reset, resolve, resolved, respect, respectful, respectfully, responsible, responsibly, rest, "
+        "restore, restored, result, results, retried, review, rewording, right, right now, rights, road, role, run "
+        "into, running, safe, same, saved, say, scale, scaling, scenario, screen, scroll, secret, secure, see, seem, "
+        "seems, seen, select, self harm, serious, seriously, set, sexual, shall, short, shorter, shortly, shortly "
+        "after, should, shown, side, sides, simple, simpler, simply, since, sincerely, sir, sit tight, site, "
+        "situation, six, size, skip, slow, smaller, so, so far, solve, some, someone, something, sonnet, soon, sort, "
+        "sort out, specific, speed, staff, stance, stand by, standard, start, start a, starting, state, status, stay, "
+        "steer, still, still there, strange, strictly, structure, submit, subscribers, subscription, subset, "
+        "successfully, such, suicide, summarize, summary, super, supergrok, support, sure, swipe, switch, take, take "
+        "a break, taken, taking, tap, taps, team, team member, team plan, technical, tell, temporarily, temporary, "
+        "ten, term, termination, terms, territory, than, thank, thanks, that, the, then, there, therefore, these, "
+        "they be available, they be back, they refresh, they reset, thing, things, think, thinking, this, those, "
+        "though, though i, though please, though there, thought, three, through, tier, till, time, times, tip, tips, "
+        "to, today, toggle, told, too, tool, top, topics, total, totally, touch, touches, tough, toward, towards, "
+        "trained, transport, treat, trial, tricky, tried, truly, trust, try, trying, tuned, turn, twelve, two, type, "
+        "ugh, uh, uh oh, ultra, um, under, under my, understand, understanding, understood, undo, unknown, unless, "
+        "unlimited, unlock, until, unusually, up, update, upgraded, upload, upon, url, use, useful, user, username, "
+        "using, usual, very, via, view, views, violence, violent, virtual, visit, voice, wait, wait time, waiting, "
+        "want, warning, was, way, weapon, weird, welcome, welfare, well, wellbeing, went, were, what, whatever, when, "
+        "whenever, where, wherever, while, whoa, whole, why, will, willing, window, wish, with, with google, within, "
+        "without, wondering, wording, wording of, work, worked, working, working on it, workspace, would, wow, "
+        "written, yep, yet, yourself, yup"
+    ),
+}

@@ -28,7 +28,7 @@ class Site:
 @lru_cache(maxsize=16384)
 def site_of(hostname: str) -> Site | None:
     """The site of a host as a URL parser prints it, or None when it is no name or address of the public web."""
-    if not is_public_host(hostname.rstrip(".")):
+    if not is_public_host(hostname.removesuffix(".")):
         return None
     host = canonical_host(hostname)
     return Site(

@@ -26,6 +26,8 @@ _HOST_AND_PORT: Final = re.compile(r"[^/?#\s:@]+\.[^/?#\s:@]+:\d+(?:[/?#]|\Z)")
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _BARE_HOST: Final = re.compile(r"(?:[^\s/?#@\\]*@)?([^\s/?#@:\\]+)")
 _ESCAPE: Final = re.compile(r"%[0-9a-fA-F]{2}")
+# Copied out of markup, however often that was escaped.
+_ESCAPED_AMPERSAND: Final = re.compile(r"(?:\A|(?<=&))(?:amp;)+")
 # A URL as the parser prints it, which leaves nothing ambiguous.
 _PARTS: Final = re.compile(
     r"https?://(?:[^/@]*@)?(\[[^\]]*\]|[^/:]*)(?::(\d+))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
@@ -52,13 +54,14 @@ class NormalizedUrl(NamedTuple):
 
 
 class _Url(NamedTuple):
-    """A parsed URL of a public host; ``query`` and ``fragment`` without their marks."""
+    """A parsed URL of a public host; ``query`` and ``fragment`` without their marks, ``size`` as it is printed."""
 
     site: Site
     port: str
     path: str
     query: str
     fragment: str
+    size: int
 
 
 def normalize_url(raw: str) -> NormalizedUrl | None:
@@ -77,7 +80,7 @@ def _normalized(raw: str) -> NormalizedUrl | None:
     for _ in range(MAX_URL_LENGTH):
         url = _parse(text)
         target = _wrapped_target(url) if url else None
-        if url is None or target is None or len(target) >= len(text):
+        if url is None or target is None or len(target) >= url.size:
             return _canonical(url) if url else None
         text = target
     return None
@@ -95,7 +98,10 @@ def _parse(text: str) -> _Url | None:
     site = site_of(parts[1]) if parts else None
     if parts is None or site is None:
         return None
-    return _Url(site, parts[2] or "", parts[3].rstrip("/") or "/", parts[4] or "", parts[5] or "")
+    path, query = parts[3].rstrip("/") or "/", parts[4] or ""
+    if "amp;" in query:
+        query = _ESCAPED_AMPERSAND.sub("", query)
+    return _Url(site, parts[2] or "", path, query, parts[5] or "", parts.end())
 
 
 def _printed(absolute: str) -> str:

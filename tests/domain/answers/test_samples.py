@@ -138,3 +138,10 @@ def test_vertex_names_the_site_behind_a_grounding_link() -> None:
     }
     (cited,) = read_answer(json.dumps({"candidates": [candidate]}).encode()).citations
     assert (cited.title, cited.site_name) == ("T", "a.org")
+
+
+@pytest.mark.parametrize("text", ["[[1]](https://a.com/x) says so.", "[[12]](https://a.com/x)[[2]](https://a.com/x)"])
+def test_prose_that_begins_with_a_linked_mark_is_no_json(text: str) -> None:
+    answer = read_answer(text.encode())
+    assert (answer.wire, answer.kind, answer.text) == ("markdown", AnswerKind.ANSWER, text)
+    assert [source.url for source in answer.citations] == ["https://a.com/x"] * text.count("](")

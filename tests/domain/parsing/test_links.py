@@ -39,9 +39,14 @@ ROWS = [
     ("> [one](https://a.com/x)", [("https://a.com/x", "one")]),
     (
         "https://b.com [x y](https://a.com) https://b.com",
-        [("https://b.com", None), ("https://a.com", "x y")],
+        [("https://b.com", None), ("https://a.com", "x y"), ("https://b.com", None)],
     ),
-    ("https://a.com/x [one](https://a.com/x)", [("https://a.com/x", "one")]),
+    ("https://a.com/x [one](https://a.com/x)", [("https://a.com/x", None), ("https://a.com/x", "one")]),
+    ("[one](https://a.com/x) [two](https://a.com/x)", [("https://a.com/x", "one"), ("https://a.com/x", "two")]),
+    ("[https://a.com/x](https://a.com/x)", [("https://a.com/x", None)]),
+    ("[one][1], [two][1]\n\n[1]: https://a.com/x", [("https://a.com/x", "one"), ("https://a.com/x", "two")]),
+    ("[mail](mailto:a@a.com) [file](sandbox:/mnt/a.csv) [top](#top) [docs](/docs)", []),
+    ("[one](a.com/x) [two](//b.com/x)", [("a.com/x", "one"), ("//b.com/x", "two")]),
     ("no links", []),
     ("", []),
 ]

@@ -328,6 +328,14 @@ def test_other_negations_are_mentions(text: str) -> None:
     assert only("acme", text).count == 1
 
 
+def test_a_negation_within_a_name_denies_nothing() -> None:
+    names = [BrandName("notion", "brand", "Notion")]
+    [named] = find_mentions("Notion information about itself is public.", names)
+    [denied] = find_mentions("I have no information about Notion.", names)
+    assert (named.count, named.absent_offsets) == (1, ())
+    assert (denied.count, len(denied.absent_offsets)) == (0, 1)
+
+
 def test_guesses_about_a_denied_name_do_not_count() -> None:
     acme = only("acme", "没有找到Acme的信息。如果Acme是新品牌，请提供官网。Acme在北京。")
     assert (acme.count, len(acme.absent_offsets)) == (1, 2)

@@ -239,6 +239,24 @@ def test_normalisation_is_total_and_idempotent(raw: str) -> None:
         assert url.host == url.domain or url.host.endswith("." + url.domain)
 
 
+LABELS = st.sampled_from(
+    ["acme", "www", "a--b", "xn--fiq228c", "xn--", "-a", "a-", "1", "0x7f", "A", "a_b", "co", "com"]
+)
+WRITTEN = st.text(alphabet="aZ09-._~!$&'()*+,;=:@%2eE/?|^ é\\", max_size=20).map(str.strip)
+
+
+@given(
+    st.sampled_from(["http", "https"]),
+    st.lists(LABELS, min_size=2, max_size=4),
+    st.sampled_from(["", "/", "?"]),
+    WRITTEN,
+)
+@example("http", ["acme", "com"], "/", "a/%2e%2E/b")
+def test_a_fragment_that_is_no_route_changes_nothing(scheme: str, labels: list[str], mark: str, rest: str) -> None:
+    raw = f"{scheme}://{'.'.join(labels)}{mark}{rest}"
+    assert normalize_url(raw) == normalize_url(f"{raw}#part")  # which the parser has to take off
+
+
 def test_deeply_nested_wrappers_are_unwrapped_in_one_go() -> None:
     raw = "https://google.com/url?q=" * 200 + "https://acme.com/"
     url = normalize_url(raw)
