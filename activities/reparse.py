@@ -76,18 +76,6 @@ async def judge_in_thread(readings: Sequence[Reading]) -> list[RunFact]:
     return await asyncio.to_thread(judge, readings)
 
 
-async def reparse_runs(pool: Pool, raw_answers: RawAnswers, run_ids: Collection[int]) -> Tally:
-    """Read these runs again, whatever version has read them. Runs without a raw answer, and labelled ones, stay.
-
-    Waits while the database or the object store is away.
-    """
-    reparse = Reparse(pool, raw_answers)
-    ids = sorted(set(run_ids))
-    for start in range(0, len(ids), CHUNK):
-        await reparse.take(ids[start : start + CHUNK])
-    return reparse.tally
-
-
 class Reparse:
     """One reparse and its tally. With `dry_run` nothing is written and the tally says what would be."""
 

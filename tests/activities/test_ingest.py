@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from store.database import Pool
 from store.raw_answers import RawAnswers, raw_answer_key
 from store.residents import take
 from tests.conftest import Servers
+from tests.support.ingesting import NAME, ingesting
 from tests.support.result_queues import SHARD, ListQueue, ResultQueue, rabbit_queue, until
 from tests.support.results import chat_answer, encode, failure, result
 from tests.support.world import BUSINESS_DATE, Desktop, Lease, World
-
-NAME = "ingest/0"
 
 
 @pytest.fixture
@@ -45,19 +43,6 @@ async def queue(request: pytest.FixtureRequest, servers: Servers) -> AsyncIterat
 @pytest.fixture
 def raw(tmp_path: Path) -> RawAnswers:
     return RawAnswers(f"file://{tmp_path}/raw")
-
-
-@asynccontextmanager
-async def ingesting(pool: Pool, queue: ResultQueue, raw: RawAnswers) -> AsyncIterator[asyncio.Task[None]]:
-    """The shard's resident, running; stopped like a process that dies: at once."""
-    epoch = await take(pool, NAME, "test")
-    shard = IngestShard(pool, queue.consumer, raw, queue.dead_letter, retry_pause=0)
-    task = asyncio.create_task(shard.run(NAME, epoch, SHARD))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def send(queue: ResultQueue, *messages: ResultMessage) -> None:
@@ -90,7 +75,7 @@ async def test_an_answer_becomes_facts_and_closes_its_task(
 ) -> None:
     lease = await world.leased(client, status="in_progress")
     message = result(world, lease, client)
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await send(queue, message)
         await all_ended(world, lease)
     run = await pool.fetchrow("select * from question_monitor_runs")
@@ -110,7 +95,7 @@ async def test_duplicates_and_redelivery_change_nothing(
     batch = await world.batch()
     done, lost = [await world.leased(client, status="in_progress", batch_id=batch) for _ in range(2)]
     messages = [result(world, done, client), failure(world, lost, client)]
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await send(queue, *messages, *messages)
         await all_ended(world, done, lost)
         before = await picture(pool)
@@ -143,7 +128,7 @@ async def test_a_batch_committed_before_a_crash_is_not_counted_again(
     await asyncio.gather(first, return_exceptions=True)
     before = await picture(pool)
     later = await world.leased(client, status="in_progress")
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await send(queue, result(world, later, client))
         await all_ended(world, later)
     await pool.execute("delete from monitoring_collect_tasks where id = $1", later.business_id)
@@ -156,7 +141,7 @@ async def test_a_body_that_is_no_answer_is_a_failed_run_with_its_reason(
 ) -> None:
     lease = await world.leased(client, status="in_progress")
     body = '{"error": {"code": "rate_limit_exceeded", "message": "slow down"}}'
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await send(queue, result(world, lease, client, raw=body))
         await all_ended(world, lease)
     run = await pool.fetchrow("select * from question_monitor_runs")
@@ -182,7 +167,7 @@ async def test_two_results_of_one_task_in_a_batch_settle_one_after_the_other(
         world, Lease(lease.task_id, lease.business_id, older, ""), client, raw=chat_answer("Acme.", model="old")
     )
     await send(queue, late, result(world, lease, client))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await all_ended(world, lease)
     assert await pool.fetchval("select array_agg(attempt_id) from question_monitor_runs") == [lease.attempt_id]
 
@@ -196,7 +181,7 @@ async def test_an_unreadable_message_is_dead_lettered_and_its_attempt_failed(
     poisoned, sound = [await world.leased(client, status="in_progress") for _ in range(2)]
     await queue.publish(body, str(poisoned.attempt_id))
     await send(queue, result(world, sound, client))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await until(lambda: _has_reasons(queue, 1))
         await all_ended(world, sound, poisoned)
     assert (await outcome(world, sound), await outcome(world, poisoned)) == ("succeeded", "failed")
@@ -217,7 +202,7 @@ async def test_poison_is_isolated_with_its_reason_and_its_neighbours_are_ingeste
         f"alter table question_monitor_runs add constraint refuse check (attempt_id <> '{poisoned.attempt_id}')"
     )
     await send(queue, *(result(world, lease, client) for lease in (before, poisoned, after)))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await until(lambda: _has_reasons(queue, 1))
         await all_ended(world, before, poisoned, after)
     assert [await outcome(world, each) for each in (before, poisoned, after)] == ["succeeded", "failed", "succeeded"]
@@ -230,7 +215,7 @@ async def test_a_dead_letter_that_is_replayed_is_taken(
 ) -> None:
     lease = await world.leased(client, status="in_progress")
     await pool.execute("alter table question_monitor_runs add constraint refuse check (false) not valid")
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await send(queue, result(world, lease, client))
         await until(lambda: _has_reasons(queue, 1))
         await pool.execute("alter table question_monitor_runs drop constraint refuse")
@@ -249,7 +234,7 @@ async def test_a_forged_tenant_touches_nothing_of_the_attempts_owner(
     lease = await world.leased(client, status="in_progress")
     stranger = await World.create(pool, "Stranger")
     await send(queue, result(world, lease, client, tenant_id=stranger.tenant_id))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await until(lambda: _has_reasons(queue, 1))
     assert await outcome(world, lease) is None
     assert await pool.fetchval("select count(*) from question_monitor_runs") == 0
@@ -278,7 +263,7 @@ async def test_results_of_two_hundred_tasks_are_each_ingested_once(
     batch = await world.batch(expected=200)
     leases = [await world.leased(client, status="in_progress", batch_id=batch) for _ in range(200)]
     await send(queue, *(result(world, lease, client) for lease in leases))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
 
         async def counted() -> bool:
             return bool((await world.row("scheduled_batches", batch))["completed_count"] == 200)

@@ -1,9 +1,7 @@
 """Our own mistakes cost no good result (3-results §3.2, ADR 0041), and what is prepared ahead keeps every rule."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 from asyncpg.exceptions import _base as asyncpg_base
 
 from activities import ingest, interpret
-from activities.ingest import IngestShard
 from activities.outages import is_defect, is_outage, is_poison
 from activities.preparation import UnknownAttempt
 from domain.errors import BrokerUnavailable, FencedOut
@@ -20,13 +17,11 @@ from domain.transport import ResultMessage
 from store.database import Connection, Pool
 from store.facts import RunFact, write_facts
 from store.raw_answers import RawAnswerRefused, RawAnswers, RawStoreUnavailable, raw_answer_key
-from store.residents import take
 from telemetry import metrics
-from tests.support.result_queues import SHARD, ListQueue, until
+from tests.support.ingesting import ingesting
+from tests.support.result_queues import ListQueue, until
 from tests.support.results import chat_answer, encode, failure, result
 from tests.support.world import BUSINESS_DATE, Desktop, Lease, World
-
-NAME = "ingest/0"
 
 
 @pytest.fixture
@@ -47,18 +42,6 @@ def queue() -> ListQueue:
 @pytest.fixture
 def raw(tmp_path: Path) -> RawAnswers:
     return RawAnswers(f"file://{tmp_path}/raw")
-
-
-@asynccontextmanager
-async def ingesting(pool: Pool, queue: ListQueue, raw: RawAnswers) -> AsyncIterator[asyncio.Task[None]]:
-    epoch = await take(pool, NAME, "test")
-    shard = IngestShard(pool, queue.consumer, raw, queue.dead_letter, retry_pause=0)
-    task = asyncio.create_task(shard.run(NAME, epoch, SHARD))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def send(queue: ListQueue, *messages: ResultMessage) -> None:
@@ -104,7 +87,7 @@ async def test_a_parser_that_fails_on_an_answer_costs_that_run_alone(
     body = chat_answer("An unlucky answer about Acme.")
     await send(queue, result(world, before_it, client), result(world, unlucky, client, raw=body))
     await send(queue, result(world, after_it, client))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await drained(queue)
     assert await outcomes(world, before_it, unlucky, after_it) == ["succeeded", "failed", "succeeded"]
     run = await pool.fetchrow("select * from question_monitor_runs where attempt_id = $1", unlucky.attempt_id)
@@ -136,7 +119,7 @@ async def test_a_defect_that_no_message_escapes_pauses_the_shard_and_loses_nothi
     leases = [await world.leased(client, status="in_progress") for _ in range(3)]
     await send(queue, *(result(world, lease, client) for lease in leases))
     with caplog.at_level(logging.WARNING):
-        async with ingesting(pool, queue, raw):
+        async with ingesting(pool, queue, raw, retry_pause=0):
             await paused(caplog, 3)
             assert (len(queue.messages), queue.dead) == (3, [])
             assert await outcomes(world, *leases) == [None] * 3
@@ -161,7 +144,7 @@ async def test_a_defect_that_one_message_brings_about_is_its_own(
 
     monkeypatch.setattr(ingest, "write_facts", broken_for_one)
     await send(queue, *(result(world, lease, client) for lease in (before, poisoned, after)))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await drained(queue)
     assert await outcomes(world, before, poisoned, after) == ["succeeded", "failed", "succeeded"]
     assert queue.dead == ["KeyError: 'nobody foresaw this answer'"]
@@ -186,7 +169,7 @@ async def test_a_message_that_meets_a_defect_alone_is_found_out_by_the_next_one(
     monkeypatch.setattr(ingest, "write_facts", broken_for_one)
     await send(queue, result(world, poisoned, client))
     with caplog.at_level(logging.WARNING):
-        async with ingesting(pool, queue, raw):
+        async with ingesting(pool, queue, raw, retry_pause=0):
             await paused(caplog, 2)
             assert (len(queue.messages), queue.dead) == (1, [])
             await send(queue, result(world, later, client))
@@ -214,7 +197,7 @@ async def test_a_defect_met_while_a_dead_letter_is_closed_does_not_end_the_shard
     lease = await world.leased(client, status="in_progress")
     await queue.publish(b"not a result", str(lease.attempt_id))
     with caplog.at_level(logging.WARNING):
-        async with ingesting(pool, queue, raw) as shard:
+        async with ingesting(pool, queue, raw, retry_pause=0) as shard:
             await paused(caplog, 2)
             assert (queue.dead, len(queue.messages), shard.done()) == ([], 1, False)
             monkeypatch.setattr(ingest, "settle", settle)
@@ -229,7 +212,7 @@ async def test_what_the_driver_cannot_send_is_the_messages_fault(
     """An id that no bigint holds: waiting for it would stop the shard for ever."""
     absurd, sound = [await world.leased(client, status="in_progress") for _ in range(2)]
     await send(queue, result(world, absurd, client, tenant_id=2**70), result(world, sound, client))
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await drained(queue)
     assert await outcomes(world, absurd, sound) == ["failed", "succeeded"]
     [reason] = queue.dead
@@ -244,7 +227,7 @@ async def test_the_next_batch_is_prepared_while_one_commits(
     async def stored(lease: Lease) -> bool:
         return (tmp_path / "raw" / key_of(world, lease)).exists()
 
-    async with pool.acquire() as other, ingesting(pool, queue, raw):
+    async with pool.acquire() as other, ingesting(pool, queue, raw, retry_pause=0):
         async with other.transaction():
             await other.execute(
                 "select from monitoring_collect_tasks where id = $1 for no key update", first.business_id
@@ -268,7 +251,7 @@ async def test_the_stored_body_is_the_one_whose_facts_stand(
     first = result(world, lease, client, raw=chat_answer("Acme is the best.", model="first"))
     second = result(world, lease, client, raw=chat_answer("Globex is better.", model="second"))
     await send(queue, first, *((second,) if together else ()))
-    async with pool.acquire() as other, ingesting(pool, queue, raw):
+    async with pool.acquire() as other, ingesting(pool, queue, raw, retry_pause=0):
         async with other.transaction():
             # So that the second one is there before the first is committed.
             await other.execute(
@@ -286,7 +269,7 @@ async def test_a_failure_after_a_failure_does_not_replace_its_body(
 ) -> None:
     lease = await world.leased(client, status="in_progress")
     odd = result(world, lease, client, raw='{"what": 1}')
-    async with ingesting(pool, queue, raw):
+    async with ingesting(pool, queue, raw, retry_pause=0):
         await send(queue, odd)
         await drained(queue)
         await send(queue, result(world, lease, client, raw='{"what": 2}'), failure(world, lease, client))

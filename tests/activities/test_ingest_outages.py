@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
@@ -16,11 +15,10 @@ from store.database import Pool
 from store.raw_answers import RawAnswerRefused, RawAnswers, RawStoreUnavailable
 from store.residents import take
 from tests.conftest import Servers, database_named
+from tests.support.ingesting import NAME, ingesting
 from tests.support.result_queues import SHARD, ListQueue, until
 from tests.support.results import encode, result
 from tests.support.world import Lease, World
-
-NAME = "ingest/0"
 
 
 @pytest.fixture
@@ -31,17 +29,6 @@ async def world(pool: Pool) -> World:
 @pytest.fixture
 def queue() -> ListQueue:
     return ListQueue()
-
-
-@asynccontextmanager
-async def ingesting(pool: Pool, queue: ListQueue, raw: RawAnswers) -> AsyncIterator[None]:
-    epoch = await take(pool, NAME, "test")
-    task = asyncio.create_task(IngestShard(pool, queue.consumer, raw, queue.dead_letter).run(NAME, epoch, SHARD))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def send(world: World, queue: ListQueue) -> Lease:

@@ -1,24 +1,19 @@
 """Ingest and the store of raw answers: what is away pauses the shard, what is refused fails its run alone."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from activities.ingest import IngestShard
 from store.database import Pool
 from store.raw_answers import RawAnswers
-from store.residents import take
-from tests.support.result_queues import SHARD, ListQueue, until
+from tests.support.ingesting import ingesting
+from tests.support.result_queues import ListQueue, until
 from tests.support.results import chat_answer, encode, result
 from tests.support.s3 import BUCKET, SECRET_KEY, S3Server, ScriptedStore, store_on
 from tests.support.small_disk import small_disk
 from tests.support.world import Lease, World
-
-NAME = "ingest/0"
 
 
 @pytest.fixture
@@ -30,17 +25,6 @@ async def world(pool: Pool) -> World:
 async def server(tmp_path: Path) -> AsyncIterator[S3Server]:
     async with S3Server(tmp_path / "s3") as running:
         yield running
-
-
-@asynccontextmanager
-async def ingesting(pool: Pool, queue: ListQueue, raw: RawAnswers) -> AsyncIterator[None]:
-    epoch = await take(pool, NAME, "test")
-    task = asyncio.create_task(IngestShard(pool, queue.consumer, raw, queue.dead_letter).run(NAME, epoch, SHARD))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def send(world: World, queue: ListQueue, text: str) -> Lease:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activities import reparse as module
-from activities.reparse import Judge, Reading, Reparse, judge_in_thread, reparse_runs
+from activities.reparse import Judge, Reading, Reparse, judge_in_thread
 from activities.reparse_tally import Tally
 from domain.answers import AnswerKind
 from store.audit import check_integrity
@@ -218,7 +218,7 @@ async def test_figures_that_a_person_has_labelled_stay(
     as_labelled = (await facts(pool))["question_monitor_parse_results"]
     judge = judge_in_thread if moment == "before" else after_reading(lambda: label(pool, run))
     tally = await walk(Reparse(pool, raw, judge=judge))
-    await reparse_runs(pool, raw, [run])
+    await Reparse(pool, raw).take([run])
     assert (tally.changed, tally.overtaken) == (0, int(moment == "meanwhile"))
     assert (await facts(pool))["question_monitor_parse_results"] == as_labelled
 

@@ -25,9 +25,9 @@ from domain.transport import INGEST_EXCHANGE
 from settings import load_settings
 from store.database import Pool
 from store.raw_answers import RawAnswers
-from store.residents import take
 from tests.conftest import Servers
 from tests.support.broker import SHARDS
+from tests.support.ingesting import running
 from tests.support.result_queues import until
 from tests.support.results import encode, result
 from tests.support.world import BUSINESS_DATE, Lease, World
@@ -71,13 +71,8 @@ async def ingesting(
     consumers = partial(IngestConsumer, broker, shards=SHARDS, prefix=prefix)
     raw = RawAnswers(f"file://{folder}/raw")
     ingest = IngestShard(pool, consumers, raw, partial(dead_letter, publisher), retry_pause=0)
-    name = f"ingest/{shard}"
-    running = asyncio.create_task(ingest.run(name, await take(pool, name, "test"), shard))
-    try:
+    async with running(pool, ingest, shard):
         yield
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def a_result(pool: Pool) -> tuple[World, Lease, bytes, int]:

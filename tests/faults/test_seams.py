@@ -19,13 +19,12 @@ from broker.consumer import IngestConsumer, Received
 from store.audit import Integrity, check_integrity
 from store.database import Pool
 from store.raw_answers import RawAnswers
-from store.residents import take
 from tests.conftest import Servers
+from tests.support.ingesting import running
 from tests.support.result_queues import SHARD, RabbitQueue, rabbit_queue, until
 from tests.support.results import chat_answer, encode, failure, result
 from tests.support.world import Desktop, Lease, World
 
-NAME = "ingest/0"
 SUCCEEDED = "select count(*) from question_monitor_runs where status = 'succeeded'"
 
 
@@ -66,14 +65,9 @@ async def ingesting(
 ) -> AsyncIterator[IngestConsumer]:
     """The shard's resident, with its consumer; at the end it dies at once, as a process does."""
     used = consumer or queue.consumer(SHARD)
-    epoch = await take(pool, NAME, "test")
-    task = asyncio.create_task(IngestShard(pool, lambda _: used, raw, queue.dead_letter).run(NAME, epoch, SHARD))
-    try:
+    async with running(pool, IngestShard(pool, lambda _: used, raw, queue.dead_letter)) as task:
         yield used
         assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def until_in(pool: Pool, queue: RabbitQueue, consumer: IngestConsumer, leases: Iterable[Lease]) -> None:
