@@ -16,7 +16,9 @@ from typer.exceptions import TyperException
 from commands.badcases import app as badcases_app
 from commands.batch import app as batch_app
 from commands.bench import bench
+from commands.clients import app as clients_app
 from commands.common import Json, console, print_json, run_service, running_settings, stop_on_signals
+from commands.desktop import app as desktop_app
 from commands.dlq import app as dlq_app
 from commands.explain import explain
 from commands.parse import parse
@@ -128,41 +130,6 @@ def demo(
 
 
 @app.command()
-def desktop(
-    api: Annotated[str | None, typer.Option(help="Base address of the API; without it the running stack's.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=1000, help="How many desktops in this process.")] = 1,
-    driver: Annotated[str, typer.Option(help="replay")] = "replay",
-    answers: Annotated[Path | None, typer.Option(help="A folder of recorded answers; without it the samples.")] = None,
-    speed: Annotated[float, typer.Option(min=0, help="How much faster than a real desktop; 0 takes no time.")] = 1.0,
-    state: Annotated[Path, typer.Option(help="Where tokens and unsent results are kept.")] = Path(".giveway/desktops"),
-    token: Annotated[str | None, typer.Option(envvar="GIVEWAY_TOKEN", help="A user's token, to register.")] = None,
-    workspace: Annotated[int | None, typer.Option(help="The workspace to register in.")] = None,
-) -> None:
-    """Run reference desktops until SIGTERM; they register once and keep their device tokens."""
-    from desktop.program import Fleet, run_desktops
-    from desktop.recorded import load_answers, samples_folder
-    from desktop.replay import ReplayDriver
-
-    if driver != "replay":
-        raise typer.BadParameter(f"there is no driver {driver!r}; known: replay")
-    replay = ReplayDriver(load_answers(answers or samples_folder()), speed=speed)
-    fleet = Fleet(
-        api or f"http://127.0.0.1:{running_settings().api_port}",
-        state,
-        count,
-        replay,
-        workspace_id=workspace,
-        user_token=token,
-    )
-
-    async def run() -> None:
-        if await run_desktops(fleet, stop_on_signals()):
-            raise typer.Exit(1)
-
-    run_service(run)
-
-
-@app.command()
 def tenant(name: Annotated[str, typer.Argument(help="The tenant's name.")], json: Json = False) -> None:
     """Create a tenant with one workspace; prints their ids."""
     if not 1 <= len(name.strip()) <= 200:
@@ -206,6 +173,8 @@ def token(
 app.add_typer(badcases_app, name="badcases")
 app.add_typer(batch_app, name="batch")
 app.add_typer(bench, name="bench")
+app.add_typer(clients_app, name="clients")
+app.add_typer(desktop_app, name="desktop")
 app.add_typer(dlq_app, name="dlq")
 app.command("explain")(explain)
 app.command("parse")(parse)

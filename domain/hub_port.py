@@ -75,6 +75,6 @@ class HubBackend(Protocol):
         """
         ...
 
-    async def disconnected(self, client_id: UUID, epoch: int) -> None:
-        """The connection of this epoch is gone; an older epoch changes nothing."""
+    async def disconnected(self, client_id: UUID, epoch: int, code: int | None = None) -> None:
+        """The connection of this epoch is gone, with this close code; an older epoch changes nothing."""
         ...

@@ -138,7 +138,7 @@ class Hub:
             await self._source.unbind(client_id)
         try:
             async with self.greetings:
-                await self.backend.disconnected(client_id, session.epoch)
+                await self.backend.disconnected(client_id, session.epoch, session.close_code)
         except Exception as error:
             # The sweeper sees the silence.
             log.warning("client %s could not be marked offline: %r", client_id, error)

@@ -92,6 +92,11 @@ class Session:
         self._worker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
+    @property
+    def close_code(self) -> int | None:
+        """The code that the connection ended with; None while it is open."""
+        return self._socket.close_code
+
     # --- from the hub ---------------------------------------------------------------------------------------------
 
     def hint(self, task_id: TaskId) -> None:

@@ -53,6 +53,6 @@ class StoreHubBackend:
         await legacy_held.extend_beats(self._pool, beats)
         return await snapshots.find_taken_away(self._pool, beats)
 
-    async def disconnected(self, client_id: UUID, epoch: int) -> None:
+    async def disconnected(self, client_id: UUID, epoch: int, code: int | None = None) -> None:
         """The connection of this epoch is gone."""
         await presence.disconnect(self._pool, client_id, epoch)

@@ -145,7 +145,7 @@ class MemoryBackend:
         }
         return {client: attempts for client, attempts in over.items() if attempts}
 
-    async def disconnected(self, client_id: UUID, epoch: int) -> None:
+    async def disconnected(self, client_id: UUID, epoch: int, code: int | None = None) -> None:
         self._check()
         if self.epochs.get(client_id) == epoch:
             self.online.discard(client_id)
