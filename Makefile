@@ -7,7 +7,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv broker demo up down doctor test test-faults soak check format
+.PHONY: help setup venv broker browser demo up down doctor test test-faults soak check format
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ venv:
 
 broker:
 	@devstack/setup.sh broker
+
+browser: ## Chromium from the distribution, for the browser driver and its tests
+	@devstack/setup.sh browser
 
 demo: setup ## a scheduled batch that gives way to a collect-now, on the embedded stack (ANSWERS=path for real answers)
 	@$(BIN)/giveway demo $(if $(ANSWERS),--answers "$(ANSWERS)")
@@ -32,7 +35,7 @@ down: ## stop them
 doctor: venv ## what is missing on this machine, and what to do
 	@$(BIN)/giveway doctor
 
-test: setup ## every test on the real stack, several at once (ARGS="-k lease" passes arguments to pytest, WORKERS=0: one at a time)
+test: setup browser ## every test on the real stack, several at once (ARGS="-k lease" passes arguments to pytest, WORKERS=0: one at a time)
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(or $(WORKERS),auto) --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 test-faults: setup ## outages that last: memory alarm, blackholes, full disk; half an hour at most (FAULT_SEED repeats the chances)

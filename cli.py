@@ -26,6 +26,7 @@ from commands.plan import app as plan_app
 from commands.reconcile import reconcile
 from commands.reparse import reparse
 from commands.rollback_legacy import rollback_legacy
+from commands.serve import serve
 from commands.settings import app as settings_app
 from commands.simulate import simulate
 from commands.tune import tune
@@ -41,18 +42,6 @@ def migrate() -> None:
     from store.migrate import migrate as run
 
     console.print(f"schema at revision {run(load_settings().database_url)}")
-
-
-@app.command()
-def serve() -> None:
-    """Serve the REST API and the desktop hub until SIGTERM."""
-    from server import run_server
-    from settings import load_settings
-
-    async def run() -> None:
-        await run_server(load_settings(), stop_on_signals())
-
-    run_service(run)
 
 
 @app.command()
@@ -182,6 +171,7 @@ app.add_typer(plan_app, name="plan")
 app.command("reconcile")(reconcile)
 app.command("reparse")(reparse)
 app.command("rollback-legacy")(rollback_legacy)
+app.command("serve")(serve)
 app.add_typer(settings_app, name="settings")
 app.command("simulate")(simulate)
 app.command("tune")(tune)

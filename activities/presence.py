@@ -9,7 +9,7 @@ import asyncpg
 
 from activities.outages import is_outage, through_outages
 from domain.errors import FencedOut
-from store import legacy_ends, legacy_offers, presence
+from store import legacy_ends, legacy_offers, presence, proxy_calls
 from store.database import Connection, Pool, transaction
 from store.residents import hold
 
@@ -34,6 +34,8 @@ SWEEPS: Final[tuple[tuple[str, Sweep], ...]] = (
     ("legacy_never_ingested", legacy_ends.fail_never_ingested),
     ("legacy_hinted", legacy_offers.repeat_hints),
     ("resumed", presence.resume_all_batches),
+    ("histories", presence.forget_histories),
+    ("proxy_calls", proxy_calls.sweep),
 )
 
 

@@ -61,20 +61,20 @@ class BodyGuard:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > self._most:
-                return b"", await self._too_large(receive)
+                return b"", await self._too_large(receive, more)
         return bytes(body), None
 
-    async def _too_large(self, receive: Receive) -> Response:
+    async def _too_large(self, receive: Receive, more: bool = True) -> Response:
         """413, after what is still coming was taken and dropped: a closed socket would lose the answer on its way."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await _drop(receive)
+                await _drop(receive, more)
         detail = f"a body has at most {self._most} bytes"
         return problem_response(413, "payload_too_large", detail, headers={"Connection": "close"})
 
 
-async def _drop(receive: Receive) -> None:
-    dropped, more = 0, True
+async def _drop(receive: Receive, more: bool) -> None:
+    dropped = 0
     while more and dropped < MAX_DRAIN_BYTES:
         message = await receive()
         dropped += len(message.get("body", b""))

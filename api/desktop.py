@@ -9,6 +9,7 @@ from typing import Annotated, Protocol
 from fastapi import APIRouter, Depends, Request
 
 from api.desktop_legacy import add_pull_route, calls_of, known_id
+from api.desktop_proxy import add_proxy_route
 from domain.desktop_calls import (
     CancelAnswer,
     CancelCall,
@@ -46,6 +47,7 @@ def desktop_router(pool_of: Callable[[Request], Pool], publisher_of: Callable[[R
     add_pull_route(router, device, pool_of)
     _add_lease_routes(router, device, pool_of)
     _add_result_route(router, device, pool_of, publisher_of)
+    add_proxy_route(router, device, pool_of)
 
     @router.get("/events", include_in_schema=False)
     async def events() -> None:

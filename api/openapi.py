@@ -11,13 +11,13 @@ from api.problems import MEDIA_TYPE, FieldProblem, Problem
 
 REFERENCE: Final = "#/components/schemas/{model}"
 METHODS: Final = frozenset({"get", "put", "post", "patch", "delete"})
-DEVICE_PREFIX: Final = "/api/desktop/tasks/"
+DEVICE_PREFIXES: Final = ("/api/desktop/tasks/", "/api/desktop/proxy/")
 DEVICE_SCHEME: Final = {"type": "http", "scheme": "bearer", "description": "A desktop's device token"}
 
 
 def operation_id(route: APIRoute) -> str:
     """The function's name, what a generated client calls its method; the desktop's own calls say so in front."""
-    return f"desktop_{route.name}" if route.path.startswith(DEVICE_PREFIX) else route.name
+    return f"desktop_{route.name}" if route.path.startswith(DEVICE_PREFIXES) else route.name
 
 
 def install_openapi(app: FastAPI) -> None:
@@ -52,7 +52,7 @@ def _describe_problems(document: dict[str, Any]) -> None:
 def _describe_devices(document: dict[str, Any]) -> None:
     document["components"].setdefault("securitySchemes", {})["deviceToken"] = DEVICE_SCHEME
     for path, item in document["paths"].items():
-        if path.startswith(DEVICE_PREFIX):
+        if path.startswith(DEVICE_PREFIXES):
             for operation in item.values():
                 operation["security"] = [{"deviceToken": []}]
 

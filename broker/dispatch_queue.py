@@ -73,6 +73,11 @@ class DispatchQueue:
         while True:
             yield await self._stream.get()
 
+    @property
+    def bound(self) -> int:
+        """For how many clients the queue is bound, or will be once there is a broker."""
+        return len(self._wanted)
+
     async def bind(self, client_id: UUID) -> None:
         """Returns once messages for the client arrive here; without a broker, once it is noted for the reconnect."""
         self._wanted.add(client_id)

@@ -67,6 +67,26 @@ def ingest(
         print_json(figures)
 
 
+@bench.command("hub")
+def hub(
+    json: Json = False,
+    sockets: Annotated[int, typer.Option(min=20, help="Desktops connected at once.")] = 2_000,
+    pushes_per_second: Annotated[float, typer.Option(min=1, help="Orders and tasks in turns, in all.")] = 500.0,
+    seconds: Annotated[float, typer.Option(min=1, help="How long is pushed.")] = 20.0,
+    idle_seconds: Annotated[float, typer.Option(min=1, help="How long they only beat, before that.")] = 20.0,
+) -> None:
+    """Memory a socket and push latency, beside a bare server of the same WebSocket library doing the same."""
+    import uvloop
+
+    from bench.hub import Options, run_bench
+
+    options = Options(sockets, pushes_per_second, seconds, idle_seconds)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        figures = runner.run(run_bench(options, console))
+    if json:
+        print_json(figures)
+
+
 @bench.command("preempt")
 def preempt(
     json: Json = False,

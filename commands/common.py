@@ -30,6 +30,19 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
+def stop_and_hurry_on_signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """The same; a second signal sets the second event: do not wait for anybody."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def receive() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, receive)
+    return stop, hurry
+
+
 def start_logging() -> None:
     """Plain log lines on stderr; the libraries' chatter from warnings up."""
     logging.basicConfig(

@@ -6,11 +6,12 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Full jitter: try n waits a uniform share of `first · 2^n`, at most `longest`. Seconds."""
+    """Full jitter: try n waits `least`, and a uniform share of `first · 2^n` on top; at most `longest`. Seconds."""
 
     first: float = 1.0
     longest: float = 10.0
+    least: float = 0.0
 
     def delay(self, tries: int, rng: Random) -> float:
         """Seconds before the next try after `tries` failures in a row (0 = the first failure)."""
-        return rng.uniform(0.0, min(self.longest, self.first * 2.0 ** min(tries, 32)))
+        return self.least + rng.uniform(0.0, min(self.longest - self.least, self.first * 2.0 ** min(tries, 32)))

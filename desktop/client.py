@@ -10,14 +10,18 @@ import httpx
 from desktop.board import Board
 from desktop.config import DesktopConfig
 from desktop.connection import Connection, is_loopback
+from desktop.driver import well
 from desktop.events import Observer, Reporter
 from desktop.execution import Execution, Tools
 from desktop.files import GenerationFile, private_folder
+from desktop.health import Health
 from desktop.link import DesktopLink
 from desktop.posting import Poster
+from desktop.proxying import Proxies, Proxying
 from desktop.rest import RestClient, RestPolicy
 from desktop.results import ResultStore
 from desktop.scheduler import Scheduler
+from domain.protocol import ClientFrame
 
 
 def http_client(api_url: str, connections: int = 20) -> httpx.AsyncClient:
@@ -78,9 +82,12 @@ class DesktopClient:
         poster = Poster(store, rest, self._reporter, self.config.timings.resend, self._rng)
         await poster.load()
         scheduler = self._scheduler(GenerationFile(home / "generation"), rest, poster)
-        link = DesktopLink(self.config, scheduler, poster, self._reporter)
+        driver = self.config.driver
+        health = Health(poster.keeps_results, lambda: well(driver))
+        proxies = Proxies(driver, rest, self._send) if isinstance(driver, Proxying) else None
+        link = DesktopLink(self.config, scheduler, poster, self._reporter, health.healthy, proxies)
         self._connection = Connection(self.config, link, self._reporter, self._rng)
-        tools = Tools(scheduler, rest, self.config.driver, poster, self._reporter, self.config.timings.stale_grace)
+        tools = Tools(scheduler, rest, driver, poster, self._reporter, self.config.timings.stale_grace, health)
         loops = [
             asyncio.create_task(scheduler.run(lambda task: Execution(task, tools).run()), name="scheduler"),
             asyncio.create_task(poster.run(), name="resender"),
@@ -89,6 +96,11 @@ class DesktopClient:
             await self._until_stopped(scheduler, self._connection, loops)
         finally:
             await _cancelled(loops)
+            if proxies is not None:
+                await proxies.close()
+
+    async def _send(self, frame: ClientFrame) -> bool:
+        return self._connection is not None and await self._connection.send(frame)
 
     def _scheduler(self, kept: GenerationFile, rest: RestClient, poster: Poster) -> Scheduler:
         board = Board(

@@ -8,7 +8,11 @@ from desktop.backoff import Backoff
 from desktop.driver import Driver
 from domain import protocol
 
-RECONNECT: Final = Backoff(1.0, 10.0)
+# Everybody who lost a hub in the same instant is back within 15 s of a hub being there: at most 10 s of waiting, the
+# rest for the greeting (ADR 0050).
+RECONNECT: Final = Backoff(5.0, 10.0)
+# After a close that says "too much" the same soon would only be more of it.
+CROWDED: Final = Backoff(10.0, 60.0, least=5.0)
 RESEND: Final = Backoff(0.5, 30.0)
 
 
@@ -17,8 +21,9 @@ class Timings:
     """Waiting times in seconds; the defaults are the protocol's."""
 
     heartbeat: float = float(protocol.HEARTBEAT_SECONDS)
-    # A hub that does not answer hello in this time is left.
-    snapshot: float = 10.0
+    # A hub that does not answer hello in this time is left. Long: it may be greeting a thousand others, and leaving it
+    # means to queue up behind them again.
+    snapshot: float = 30.0
     # An idle desktop asks for a snapshot this often, so that a push lost behind a healthy socket is found.
     idle_sync: float = 60.0
     lease: float = float(protocol.LEASE_SECONDS)
@@ -26,9 +31,13 @@ class Timings:
     no_slot: float = 1.0
     # After `stale_generation` the server sends the current order: wait for it at the safe point.
     stale_grace: float = 0.3
+    # A ping so often; a hub from which no pong came within `dead` of the last news is gone.
     ping: float = 15.0
     dead: float = 30.0
+    # A connection that served this long has held: the next wait is the first one again.
+    settled: float = 30.0
     reconnect: Backoff = RECONNECT
+    crowded: Backoff = CROWDED
     resend: Backoff = RESEND
 
 

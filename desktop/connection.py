@@ -6,7 +6,9 @@ which say that trying again is useless.
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from http import HTTPStatus
 from ipaddress import ip_address
 from random import Random
@@ -19,13 +21,14 @@ from websockets.typing import Subprotocol
 
 from desktop.config import DesktopConfig
 from desktop.events import EventKind, Reporter
+from desktop.reconnect import Ended, Reconnect, retry_after
 from desktop.session import Link, Session
 from domain import protocol
-from domain.protocol import CloseCode
+from domain.protocol import ClientFrame, CloseCode
+from domain.protocol_catalogue import FINAL_CODES
 
 log = logging.getLogger(__name__)
 
-FINAL_CODES: Final = range(4500, 5000)
 FINAL_STATUSES: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 LOST: Final = 1006
 
@@ -47,18 +50,18 @@ class Connection:
         self._link = link
         self._reporter = reporter
         self._rng = rng
+        self._reconnect = Reconnect(config.timings, rng)
         self._session: Session | None = None
         self._closing = asyncio.Event()
-        self._failures = 0
 
     async def run(self) -> None:
         """Connect, and connect again. Returns after `close`; raises ConnectionRefused."""
         while not self._closing.is_set():
-            code, reason = await self._until_closed()
-            if code in FINAL_CODES or code in FINAL_STATUSES:
-                self._reporter.emit(EventKind.REFUSED, detail=name_of(code))
-                raise ConnectionRefused(code, reason)
-            await self._wait(code, reason)
+            ended = await self._until_closed()
+            if ended.code in FINAL_CODES or ended.code in FINAL_STATUSES:
+                self._reporter.emit(EventKind.REFUSED, detail=name_of(ended.code))
+                raise ConnectionRefused(ended.code, ended.reason)
+            await self._wait(ended)
 
     def close(self) -> None:
         """Close the socket with 1000 and stop connecting."""
@@ -70,38 +73,55 @@ class Connection:
             if self._session is not None:
                 await self._session.send(self._link.sync())
 
-    async def _until_closed(self) -> tuple[int, str]:
-        """One socket, from the handshake to its end: close code (or HTTP status) and reason."""
+    async def send(self, frame: ClientFrame) -> bool:
+        """Write a frame; False without a connection."""
+        try:
+            if self._session is None or not self._session.ready.is_set():
+                return False
+            await self._session.send(frame)
+        except ConnectionClosed:
+            return False
+        return True
+
+    async def _until_closed(self) -> Ended:
+        """One socket, from the handshake to its end."""
+        session: Session | None = None
+        code, reason = LOST, ""
         try:
             async with self._open() as socket:
-                session = self._session = Session(socket, self._link, self._config.timings)
-                helpers = [
-                    asyncio.create_task(self._note_ready(session)),
-                    asyncio.create_task(self._close_on_demand(socket)),
-                ]
-                try:
-                    await session.run()
-                finally:
-                    self._session = None
-                    await _cancelled(helpers)
+                session = Session(socket, self._link, self._config.timings, self._rng)
+                await self._serve(session, socket)
         except ConnectionClosed as closed:
-            return (LOST, "connection lost") if closed.rcvd is None else (closed.rcvd.code, closed.rcvd.reason)
+            code, reason = (LOST, "connection lost") if closed.rcvd is None else (closed.rcvd.code, closed.rcvd.reason)
         except InvalidStatus as error:
-            return error.response.status_code, "handshake refused"
+            asked = retry_after(error.response.headers.get("Retry-After"), datetime.now(UTC))
+            return Ended(error.response.status_code, "handshake refused", asked=asked)
         except (OSError, TimeoutError, InvalidHandshake) as error:
-            return LOST, type(error).__name__
-        return LOST, ""
+            code, reason = LOST, type(error).__name__
+        return Ended(code, reason, lasted=_lasted(session))
+
+    async def _serve(self, session: Session, socket: ClientConnection) -> None:
+        helpers = [
+            asyncio.create_task(self._note_ready(session)),
+            asyncio.create_task(self._close_on_demand(socket)),
+        ]
+        self._session = session
+        try:
+            await session.run()
+        finally:
+            self._session = None
+            await _cancelled(helpers)
 
     def _open(self) -> connect:
         timings = self._config.timings
         return connect(
             self._config.ws_url,
-            subprotocols=[Subprotocol(protocol.SUBPROTOCOL)],
+            subprotocols=[Subprotocol(version) for version in protocol.SUPPORTED],
             additional_headers={"Authorization": f"Bearer {self._config.token}"},
             compression=None,
             proxy=None if is_loopback(self._config.ws_url) else True,
             ping_interval=timings.ping,
-            ping_timeout=timings.dead,
+            ping_timeout=max(timings.dead - timings.ping, 1.0),
             close_timeout=2.0,
             # The hub's snapshot pages may be larger than what it takes from us.
             max_size=16 * protocol.MAX_FRAME_BYTES,
@@ -109,23 +129,25 @@ class Connection:
 
     async def _note_ready(self, session: Session) -> None:
         await session.ready.wait()
-        self._failures = 0
         self._reporter.emit(EventKind.CONNECTED)
 
     async def _close_on_demand(self, socket: ClientConnection) -> None:
         await self._closing.wait()
         await socket.close()
 
-    async def _wait(self, code: int, reason: str) -> None:
+    async def _wait(self, ended: Ended) -> None:
         if self._closing.is_set():
             return
-        delay = self._config.timings.reconnect.delay(self._failures, self._rng)
-        self._failures += 1
-        log.info("desktop %s: %s %s, again in %.1f s", self._config.client_id, name_of(code), reason, delay)
-        self._reporter.emit(EventKind.RECONNECTING, detail=name_of(code), interval_ms=delay * 1000)
+        delay, why = self._reconnect.delay(ended), name_of(ended.code)
+        log.info("desktop %s: %s %s, again in %.1f s", self._config.client_id, why, ended.reason, delay)
+        self._reporter.emit(EventKind.RECONNECTING, detail=why, interval_ms=delay * 1000)
         with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._closing.wait()
+
+
+def _lasted(session: Session | None) -> float:
+    return 0.0 if session is None or session.ready_at is None else time.monotonic() - session.ready_at
 
 
 def name_of(code: int) -> str:

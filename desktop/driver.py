@@ -6,7 +6,7 @@ whether to stop. When an execution is stopped at once (its lease is lost), the r
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from domain.phases import Phase
 from domain.protocol import TaskAvailable
@@ -37,6 +37,8 @@ class RunContext:
 
     answer: Answer | None = None
     resources: Any = None
+    # Set by the driver after each step: a login or a human check is under way, so that no safe point is one now (§2.3).
+    unsafe: bool = False
 
 
 class Driver(Protocol):
@@ -55,3 +57,17 @@ class Driver(Protocol):
     def sessions(self) -> Mapping[str, str]:
         """Login health by platform: healthy, login_required, human_check or blocked; absent = unknown."""
         ...
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A driver that knows by itself whether it works, beside what its failures show."""
+
+    def healthy(self) -> bool:
+        """False: it can run no question now, whatever the platform. Asked at every heartbeat, so it must be quick."""
+        ...
+
+
+def well(driver: Driver) -> bool:
+    """What the driver says of itself; one that says nothing is well."""
+    return driver.healthy() if isinstance(driver, SelfChecking) else True

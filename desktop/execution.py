@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from desktop.driver import Driver, DriverFailure, RunContext
 from desktop.effects import Abandon, Ending, EndKind, GiveWay, Verdict
 from desktop.events import EventKind, Reporter
+from desktop.health import Health
 from desktop.posting import Posted
 from desktop.rest import Reason, Refused
 from desktop.results import KeptResult, failed, succeeded
@@ -60,6 +61,7 @@ class Tools:
     poster: Submitter
     reporter: Reporter
     stale_grace: float
+    health: Health = field(default_factory=lambda: Health(lambda: True))
 
 
 @dataclass(slots=True)
@@ -130,12 +132,16 @@ class Execution:
     async def _drive(self) -> Ending | None:
         """All phases that the driver runs; an ending when the attempt stops at a safe point."""
         for phase in DRIVEN:
-            stopped = await self._enter(phase, point_before(self._task.owner, phase))
+            stopped = await self._enter(phase, self._if_safe(point_before(self._task.owner, phase)))
             while stopped is None and await self._timed(phase):
-                stopped = await self._enter(phase, pause_point_in(phase))
+                stopped = await self._enter(phase, self._if_safe(pause_point_in(phase)))
             if stopped is not None:
                 return stopped
         return None
+
+    def _if_safe(self, point: SafePoint | None) -> SafePoint | None:
+        """Between phases too: a page may be in a login that the next phase waits for."""
+        return None if self._context.unsafe else point
 
     async def _timed(self, phase: Phase) -> bool:
         """Run the phase, or its next step; whether a step is left."""
@@ -152,6 +158,7 @@ class Execution:
             raise
         except Exception as error:
             log.exception("driver failed in %s of %s", phase, self._task.task_id)
+            self._tools.health.failed()
             raise DriverFailure("driver_error", type(error).__name__) from error
 
     async def _enter(self, phase: Phase, point: SafePoint | None) -> Ending | None:
@@ -216,6 +223,7 @@ class Execution:
     def _result(self) -> KeptResult:
         if self._context.answer is None:
             raise DriverFailure("no_answer")
+        self._tools.health.worked()
         try:
             return succeeded(self._task, self._context.answer, self._watch.phases, self._watch.longest_interval)
         except ValueError as error:

@@ -1,19 +1,23 @@
 """Between the socket and the scheduler: builds the frames that say what is held here, and passes on what comes."""
 
+from collections.abc import Callable
 from typing import assert_never
 
 from desktop.board import Board
 from desktop.config import DesktopConfig
 from desktop.events import EventKind, Moment, Reporter
 from desktop.posting import Poster
+from desktop.proxying import Proxies
 from desktop.scheduler import Scheduler
 from domain.ids import new_uuid
 from domain.protocol import (
     AnyServerFrame,
     ErrorFrame,
+    Feature,
     Heartbeat,
     HeldAttempt,
     Hello,
+    ProxyRequest,
     ServerAck,
     Snapshot,
     Sync,
@@ -25,11 +29,21 @@ from domain.protocol import (
 class DesktopLink:
     """The desktop as its connection sees it."""
 
-    def __init__(self, config: DesktopConfig, scheduler: Scheduler, poster: Poster, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        config: DesktopConfig,
+        scheduler: Scheduler,
+        poster: Poster,
+        reporter: Reporter,
+        healthy: Callable[[], bool] = lambda: True,
+        proxies: Proxies | None = None,
+    ) -> None:
         self._config = config
         self._scheduler = scheduler
         self._poster = poster
         self._reporter = reporter
+        self._healthy = healthy
+        self._proxies = proxies
 
     @property
     def _board(self) -> Board:
@@ -44,6 +58,7 @@ class DesktopLink:
             highest_generation=self._board.highest_generation,
             held=self._held(),
             platform_sessions=dict(self._config.driver.sessions()),
+            features=[] if self._proxies is None else [Feature.PROXY],
         )
 
     def sync(self) -> Sync:
@@ -58,6 +73,7 @@ class DesktopLink:
             running=self._with_results(running),
             queued=queued,
             platform_sessions=dict(self._config.driver.sessions()),
+            healthy=self._healthy(),
         )
 
     def idle(self) -> bool:
@@ -78,10 +94,22 @@ class DesktopLink:
                 self._ordered(frame, at)
             case Snapshot():
                 self._snapshot(frame, at)
+            case ProxyRequest():
+                self._asked(frame)
             case ServerAck() | ErrorFrame():
                 return
             case other:
                 assert_never(other)
+
+    def replied(self, ref: str | None, code: str | None) -> None:
+        """The hub's reply to a frame that is no heartbeat: its error code, or None."""
+        if self._proxies is not None:
+            self._proxies.replied(ref, code)
+
+    def _asked(self, request: ProxyRequest) -> None:
+        # It comes only to who names the feature in hello.
+        if self._proxies is not None:
+            self._proxies.asked(request)
 
     def _ordered(self, control: TaskControl, at: Moment) -> None:
         self._reporter.emit(
@@ -102,6 +130,8 @@ class DesktopLink:
         self._scheduler.offered(page.available, at.monotonic)
         for control in page.controls:
             self._ordered(control, at)
+        for request in page.proxies:
+            self._asked(request)
 
     def _held(self) -> list[HeldAttempt]:
         running, queued = self._board.held()

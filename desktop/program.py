@@ -1,122 +1,121 @@
 """`giveway desktop`: registers clients once, keeps their device tokens, and runs them (2-desktop §2.4)."""
 
 import asyncio
+import logging
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import httpx
-import msgspec
-
-from desktop.client import http_client
 from desktop.config import DesktopConfig
 from desktop.connection import ConnectionRefused
-from desktop.driver import Driver
+from desktop.drivers import DriverFor, OpenDrivers
+from desktop.files import private_folder
 from desktop.fleet import run_fleet
-from domain.errors import GivewayError, Unauthorized
+from desktop.registration import Registered, Registrar, Registry
+from desktop.version import package_version
+from domain import protocol
+from domain.errors import InvalidInput
 
-REGISTERED: Final = "registered.json"
+log = logging.getLogger(__name__)
 
-
-class Registered(msgspec.Struct, frozen=True):
-    """A client of this machine, as the server told it at its registration."""
-
-    api_url: str
-    client_id: str
-    token: str
-    ws_url: str
-    name: str
-
-
-class NotRegistered(GivewayError):
-    """The server refused to register a desktop: the token, its role or the workspace."""
-
-    code = "not_registered"
+LOCK: Final = "lock"
+# New connections a second at the start; a server greets several times as many.
+STARTS_PER_SECOND: Final = 50.0
+# A socket each, the shared HTTP connections, a result being written, and what the process holds anyway.
+FILES_PER_DESKTOP: Final = 2
+FILES_BESIDE: Final = 400
 
 
-class _Problem(msgspec.Struct):
-    """What is read of an RFC 9457 problem."""
+class StateInUse(InvalidInput):
+    """Another process runs the desktops of this folder."""
 
-    code: str
-    detail: str
+    code = "state_in_use"
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Which desktops to run. `user_token` is only needed while clients are registered for the first time."""
+    """Which desktops to run. `user_token` is only needed while clients are registered for the first time.
+
+    `finish`: when stopped, running questions come to their end first; otherwise what has no answer yet is given back.
+    """
 
     api_url: str
     state_dir: Path
     count: int
-    driver: Driver
+    drivers: OpenDrivers
     workspace_id: int | None = None
     user_token: str | None = None
     max_concurrent: int = 2
+    finish: bool = False
 
 
 async def run_desktops(fleet: Fleet, stop: asyncio.Event) -> list[ConnectionRefused]:
     """Run the fleet until `stop`; the answer names the clients that the server refused."""
-    known = [client for client in _read(fleet.state_dir) if client.api_url == fleet.api_url]
-    missing = range(len(known), fleet.count)
-    registered = [*known, *await _register(fleet, missing)] if missing else known[: fleet.count]
-    return await run_fleet([_config(fleet, one) for one in registered], stop=stop)
+    with _alone(private_folder(fleet.state_dir)):
+        _allow_files(fleet.count * FILES_PER_DESKTOP + FILES_BESIDE)
+        async with fleet.drivers() as driver_for:
+            registrar = Registrar(fleet.api_url, fleet.user_token, fleet.workspace_id)
+            registered = await registrar.complete(Registry(fleet.state_dir), fleet.count, stop)
+            configs = [_config(fleet, one, driver_for) for one in registered]
+            return await run_fleet(configs, stop=stop, finish=fleet.finish, spread=start_spread(fleet.count))
 
 
-def _config(fleet: Fleet, client: Registered) -> DesktopConfig:
+def start_spread(count: int) -> float:
+    """Seconds over which so many desktops connect: one heartbeat at most, so that their beats stay spread as evenly."""
+    return min(float(protocol.HEARTBEAT_SECONDS), (count - 1) / STARTS_PER_SECOND)
+
+
+def _config(fleet: Fleet, client: Registered, driver_for: DriverFor) -> DesktopConfig:
     return DesktopConfig(
         client_id=client.client_id,
         token=client.token,
         ws_url=client.ws_url,
         api_url=fleet.api_url,
         state_dir=fleet.state_dir,
-        driver=fleet.driver,
+        driver=driver_for(client.client_id),
         max_concurrent=fleet.max_concurrent,
         name=client.name,
+        version=package_version(),
     )
 
 
-async def _register(fleet: Fleet, numbers: range) -> list[Registered]:
-    if fleet.user_token is None or fleet.workspace_id is None:
-        raise Unauthorized("give --token and --workspace: new desktops are registered by a signed-in user")
-    async with http_client(fleet.api_url) as http:
-        made = [await _register_one(fleet, http, f"desktop-{number + 1}") for number in numbers]
-    return made
-
-
-async def _register_one(fleet: Fleet, http: httpx.AsyncClient, name: str) -> Registered:
-    response = await http.post(
-        f"{fleet.api_url}/api/desktop/clients",
-        json={"workspace_id": fleet.workspace_id, "name": name},
-        headers={"Authorization": f"Bearer {fleet.user_token}"},
-    )
-    if response.is_error:
-        raise NotRegistered(f"the server did not register {name}: {_said(response)}")
-    answer = response.json()
-    client = Registered(fleet.api_url, answer["client_id"], answer["token"], answer["ws_url"], name)
-    _write(fleet.state_dir, [*_read(fleet.state_dir), client])
-    return client
-
-
-def _said(response: httpx.Response) -> str:
-    """The problem's own words; of an answer that is none, its status."""
+@contextmanager
+def _alone(state_dir: Path) -> Iterator[None]:
+    """Two processes would replace each other's connections and post each other's results. Raises StateInUse."""
+    descriptor = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        problem = msgspec.json.decode(response.content, type=_Problem)
-    except msgspec.MsgspecError:
-        return f"it answered {response.status_code}"
-    return f"{problem.detail} ({response.status_code} {problem.code})"
+        _lock(descriptor, state_dir)
+        yield
+    finally:
+        os.close(descriptor)
 
 
-def _read(state_dir: Path) -> list[Registered]:
-    path = state_dir / REGISTERED
-    return msgspec.json.decode(path.read_bytes(), type=list[Registered]) if path.exists() else []
+def _lock(descriptor: int, state_dir: Path) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StateInUse(f"another process runs the desktops of {state_dir}: stop it, or give --state") from None
 
 
-def _write(state_dir: Path, clients: list[Registered]) -> None:
-    """Device tokens are secrets: readable by this user alone, replaced whole."""
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = state_dir / REGISTERED
-    draft = path.with_suffix(".new")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(clients))
-    draft.replace(path)
+def _allow_files(needed: int) -> None:
+    """Raise this process's own limit of open files as far as it may; the rest is the operator's."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return
+    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if wanted < needed:
+        log.warning("these desktops may need %d open files and the limit is %d: raise it (ulimit -n)", needed, hard)

@@ -16,6 +16,8 @@ from domain.desktop_calls import (
     InterruptAckCall,
     LeaseAnswer,
     LeaseCall,
+    ProxyAnswerCall,
+    ProxyAnswerTaken,
     PullAnswer,
     PullCall,
     ResultAnswer,
@@ -95,38 +97,39 @@ class RestClient:
 
     def __init__(self, http: httpx.AsyncClient, api_url: str, token: str, policy: RestPolicy | None = None) -> None:
         self._http = http
-        self._base = f"{api_url.rstrip('/')}/api/desktop/tasks"
+        self._base = f"{api_url.rstrip('/')}/api/desktop"
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._policy = policy or RestPolicy()
 
     async def lease(self, call: PullCall) -> PullAnswer | Refused:
         """Pull legacy tasks that are on offer here. One try: what a lost answer had leased runs out."""
-        return await self._call(None, "lease", call, PullAnswer, self._policy.pull)
+        return await self._call("tasks/lease", call, PullAnswer, self._policy.pull)
 
     async def start(self, task_id: str, call: LeaseCall) -> LeaseAnswer | Refused:
         """queued → in_progress. Refused: lease_lost, no_slot."""
-        return await self._call(task_id, "start", call, LeaseAnswer, self._policy.start)
+        return await self._call(f"tasks/{task_id}/start", call, LeaseAnswer, self._policy.start)
 
     async def extend(self, task_id: str, call: LeaseCall) -> LeaseAnswer | Refused:
         """A longer lease. Refused: lease_lost."""
-        return await self._call(task_id, "extend", call, LeaseAnswer, self._policy.start)
+        return await self._call(f"tasks/{task_id}/extend", call, LeaseAnswer, self._policy.start)
 
     async def cancel(self, task_id: str, call: CancelCall) -> CancelAnswer | Refused:
         """Give back a lease. Refused: lease_lost, stale_generation."""
-        return await self._call(task_id, "cancel", call, CancelAnswer, self._policy.order)
+        return await self._call(f"tasks/{task_id}/cancel", call, CancelAnswer, self._policy.order)
 
     async def interrupt_ack(self, task_id: str, call: InterruptAckCall) -> CancelAnswer | Refused:
         """Stopped at a safe point, or not run here. Refused: lease_lost, stale_generation."""
-        return await self._call(task_id, "interrupt-ack", call, CancelAnswer, self._policy.order)
+        return await self._call(f"tasks/{task_id}/interrupt-ack", call, CancelAnswer, self._policy.order)
 
     async def result(self, task_id: str, call: ResultCall) -> ResultAnswer | Refused:
         """The answer or the failure. Refused: lease_lost, payload_too_large, unavailable."""
-        return await self._call(task_id, "result", call, ResultAnswer, self._policy.result)
+        return await self._call(f"tasks/{task_id}/result", call, ResultAnswer, self._policy.result)
 
-    async def _call(
-        self, task_id: str | None, action: str, call: BaseModel, kind: type[A], tries: Tries
-    ) -> A | Refused:
-        path = action if task_id is None else f"{task_id}/{action}"
+    async def proxy(self, call_id: str, call: ProxyAnswerCall) -> ProxyAnswerTaken | Refused:
+        """The answer to a proxy call. Refused for good: not_found, rejected (its time is over)."""
+        return await self._call(f"proxy/{call_id}", call, ProxyAnswerTaken, self._policy.order)
+
+    async def _call(self, path: str, call: BaseModel, kind: type[A], tries: Tries) -> A | Refused:
         url, body = f"{self._base}/{path}", call.model_dump_json().encode()
         try:
             response = await self._send(url, body, tries)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 # The server's bound on a body; what is over it is never sent.
 MAX_BODY_BYTES: Final = 1_000_000
 TOO_LARGE: Final = "result_too_large"
+# With less room a result might not be kept.
+LEAST_ROOM: Final = 4 * MAX_BODY_BYTES
 
 
 class KeptResult(BaseModel):
@@ -88,8 +91,20 @@ def _identity(
 class ResultStore:
     """The folder of results not yet taken. Writing and reading happen in a thread: fsync can take long."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, least_room: int = LEAST_ROOM) -> None:
         self._folder = folder
+        self._least_room = least_room
+
+    def has_room(self) -> bool:
+        """Whether the disk has room for a few results."""
+        try:
+            return shutil.disk_usage(self._folder.parent).free >= self._least_room
+        except OSError:
+            return False
+
+    async def try_out(self) -> None:
+        """Write what a result needs to be kept, and remove it again. Raises OSError."""
+        await asyncio.to_thread(self._try_out)
 
     async def save(self, result: KeptResult) -> None:
         """Keep it; after the return it survives a crash. Raises OSError."""
@@ -109,6 +124,12 @@ class ResultStore:
     def _save(self, result: KeptResult) -> None:
         private_folder(self._folder)
         write_whole(self._path(result.attempt_id), result.model_dump_json().encode())
+
+    def _try_out(self) -> None:
+        private_folder(self._folder)
+        trial = self._folder / "trial"
+        write_whole(trial, b"trial")
+        trial.unlink()
 
     def _load(self) -> list[KeptResult]:
         kept = [self._read(path) for path in sorted(self._folder.glob("*.json"))]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Set-up of a clone: `setup.sh venv` makes .venv from requirements.lock, `setup.sh broker` installs RabbitMQ
-# from the distribution where there is none. Both are quick when there is nothing to do.
+# Set-up of a clone: `setup.sh venv` makes .venv from requirements.lock, `setup.sh broker` installs RabbitMQ and
+# `setup.sh browser` Chromium from the distribution where there is none. All are quick when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -135,6 +135,25 @@ setup_broker() {
   apt_install rabbitmq-server >&2
 }
 
+has_browser() {
+  command -v chromium || command -v chromium-browser ||
+    command -v google-chrome-stable || command -v google-chrome
+} >/dev/null
+
+setup_browser() {
+  has_browser && return
+  # Only Debian's package is the browser itself: Ubuntu's installs a snap, which containers cannot run.
+  if is_root && command -v apt-get >/dev/null && [ -e /etc/debian_version ] && ! is_ubuntu; then
+    say "installing chromium"
+    apt_install chromium >&2
+  else
+    say "Chromium is not installed: the browser driver does not run, and its tests are skipped"
+    say "  What to do: sudo apt-get install --no-install-recommends chromium (Debian), or Google's package for Chrome"
+  fi
+}
+
+is_ubuntu() { grep -qi '^ID=ubuntu' /etc/os-release 2>/dev/null; }
+
 # One set-up at a time: two would write one .venv.
 mkdir -p .giveway
 if command -v flock >/dev/null; then
@@ -147,5 +166,6 @@ drop_stale_policy
 case "${1:-}" in
   venv) setup_venv ;;
   broker) setup_broker ;;
-  *) stop "usage: setup.sh venv|broker" "use make setup" ;;
+  browser) setup_browser ;;
+  *) stop "usage: setup.sh venv|broker|browser" "use make setup" ;;
 esac

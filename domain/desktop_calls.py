@@ -6,14 +6,24 @@ Every call goes to `/api/desktop/tasks/{task_id}/…` with the device token as b
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from domain.phases import Phase, SafePoint
+from domain.proxying import (
+    MAX_ERROR,
+    MAX_HEADER_NAME,
+    MAX_HEADER_VALUE,
+    MAX_HEADERS,
+    MAX_MESSAGE,
+    ProxyAnswer,
+)
 
 LeaseToken = Annotated[str, Field(min_length=20, max_length=200)]
+# As in the frames (domain/protocol.py), and as PostgreSQL counts.
+Generation = Annotated[int, Field(ge=0, le=2**63 - 1)]
 PhaseTimes = dict[Phase, Annotated[float, Field(ge=0, le=86_400_000)]]
 
 
@@ -86,7 +96,7 @@ class CancelCall(Call):
 
     lease_token: LeaseToken
     reason: Annotated[str, Field(min_length=1, max_length=64)]
-    interrupt_generation: Annotated[int, Field(ge=0)] = 0
+    interrupt_generation: Generation = 0
 
 
 class InterruptAckCall(Call):
@@ -97,7 +107,7 @@ class InterruptAckCall(Call):
 
     lease_token: LeaseToken | None = None
     reason: Annotated[str, Field(min_length=1, max_length=64)] = "collect_now_preempt"
-    interrupt_generation: Annotated[int, Field(ge=0)]
+    interrupt_generation: Generation
     phase: Phase | None = None
     safe_point: SafePoint | None = None
     safe_point_interval_ms: Annotated[float, Field(ge=0, le=86_400_000)] | None = None
@@ -133,4 +143,38 @@ class ResultAnswer(BaseModel):
 
     task_id: str
     attempt_id: UUID
+    duplicate: bool = False
+
+
+HeaderName = Annotated[str, Field(max_length=MAX_HEADER_NAME)]
+HeaderValue = Annotated[str, Field(max_length=MAX_HEADER_VALUE)]
+
+
+class ProxyAnswerCall(Call):
+    """`POST /api/desktop/proxy/{call_id}`; at most 1 MB: the answer that is too large for a `proxy_response` frame.
+
+    Either `status`, of an HTTP answer of any kind, or the code of an `error` (ProxyError).
+    """
+
+    status: Annotated[int, Field(ge=100, le=599)] | None = None
+    headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=MAX_HEADERS)] = {}
+    body: str | None = None
+    error: Annotated[str, Field(max_length=MAX_ERROR)] | None = None
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
+
+    def answer(self) -> ProxyAnswer:
+        """The same, as the rest of the program has it."""
+        return ProxyAnswer(**self.model_dump())
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (fault := self.answer().fault) is not None:
+            raise ValueError(fault)
+        return self
+
+
+class ProxyAnswerTaken(BaseModel):
+    """200: the answer is kept, or was before (`duplicate`)."""
+
+    call_id: UUID
     duplicate: bool = False

@@ -71,6 +71,8 @@ class DispatchSettings:
     request_hard_end_seconds: int = 1800
     active_requests_per_tenant: int = 2
     requests_per_user_hour: int = 20
+    # Desktops that a tenant may have, and register in an hour.
+    clients_per_tenant: int = 10_000
     interrupt_soft_timeout_ms: int = 15_000
     interrupt_hard_timeout_ms: int = 45_000
     # Lanes, by name, that the coordinator leaves alone.

@@ -98,6 +98,12 @@ class BatchOver(Conflict):
     code = "batch_over"
 
 
+class TooManyClients(Conflict):
+    """The tenant has as many desktops as the setting `clients_per_tenant` allows; revoked ones do not count."""
+
+    code = "too_many_clients"
+
+
 class LeaseLost(Conflict):
     """The lease token is not the task's current one."""
 
@@ -114,6 +120,12 @@ class StaleGeneration(Conflict):
     """The order is older than the task's interrupt generation; recorded, not applied."""
 
     code = "stale_generation"
+
+
+class ProxyOver(Conflict):
+    """The proxy call's deadline has passed; nobody waits for its answer any more."""
+
+    code = "proxy_over"
 
 
 class StaleVersion(GivewayError):

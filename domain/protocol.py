@@ -1,16 +1,25 @@
-"""The desktop wire protocol `giveway.v1`: frames and close codes (2-desktop §2.1, dispatch §13.2, §13.3).
+"""The desktop wire protocol `giveway.v1`: its frames (2-desktop §2.1, dispatch §13.2, §13.3).
 
 JSON text frames. Every frame has `type` and `id`; every command of a client gets a reply (`ack`, `snapshot` or
-`error`) whose `ref` is the command's id. Unknown fields are ignored, so both sides may add some.
+`error`) whose `ref` is the command's id. Unknown fields are ignored, so both sides may add some. The codes are in
+`domain/protocol_catalogue.py`, the page for who implements a client is docs/protocol.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from enum import IntEnum, StrEnum
-from typing import Any, Final
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
+
+from domain.protocol_catalogue import CloseCode as CloseCode
+from domain.protocol_catalogue import ErrorCode as ErrorCode
+from domain.proxying import MAX_ERROR, MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_MESSAGE
 
 SUBPROTOCOL: Final = "giveway.v1"
+# The versions that this code speaks, the newest first; a client offers them in this order.
+SUPPORTED: Final = (SUBPROTOCOL,)
 PATH: Final = "/api/desktop/ws"
 MAX_FRAME_BYTES: Final = 64 * 1024
 HEARTBEAT_SECONDS: Final = 10
@@ -20,21 +29,32 @@ AUTHENTICATION_SECONDS: Final = 5
 SNAPSHOT_PAGE: Final = 50
 
 
-class CloseCode(IntEnum):
-    """Why the hub closes: 4400–4499 connect again, 4500–4999 do not."""
+# What a client sends is bounded here; a value outside is answered with `invalid_frame`. `(?!\n)`: Python's `$` alone
+# would let a newline through.
+_UUID: Final = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+HeldTaskId = Annotated[str, Meta(pattern=rf"^({_UUID}|l-[0-9]{{1,19}})$(?!\n)")]
+HeldAttemptId = Annotated[str, Meta(pattern=rf"^{_UUID}$(?!\n)")]
+Generation = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Slots = Annotated[int, Meta(ge=1, le=1000)]
+HttpStatus = Annotated[int, Meta(ge=100, le=599)]
+HttpHeaders = Annotated[
+    dict[Annotated[str, Meta(max_length=MAX_HEADER_NAME)], Annotated[str, Meta(max_length=MAX_HEADER_VALUE)]],
+    Meta(max_length=MAX_HEADERS),
+]
 
-    SERVICE_RESTART = 1012
-    SLOW_CONSUMER = 4408
-    SERVER_ERROR = 4411
-    AUTHENTICATION_TIMEOUT = 4420
-    UNAUTHENTICATED = 4501
-    MALFORMED_FRAME = 4502
-    UNKNOWN_TYPE = 4503
-    FRAME_TOO_LARGE = 4504
-    TOKEN_IN_URL = 4505
-    PROTOCOL_VERSION = 4506
-    REVOKED = 4508
-    REPLACED = 4509
+
+class Feature(StrEnum):
+    """Abilities beyond the base protocol, named in `hello`; the server sends their frames only to who names them."""
+
+    PROXY = "proxy"
+
+
+def negotiate(offered: Sequence[str], supported: Sequence[str] = SUPPORTED) -> str | None:
+    """The version to speak: the first of the client's offers that the hub knows; None without any.
+
+    The client's order decides: it alone knows which of its versions it would rather not use.
+    """
+    return next((version for version in offered if version in supported), None)
 
 
 class Control(StrEnum):
@@ -113,6 +133,24 @@ class HeldTask(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
 
 
+class ProxyRequest(ServerFrame, tag="proxy_request", frozen=True, kw_only=True):
+    """Let a page of the platform make an HTTP request of its own site (4-automation). Needs feature `proxy`.
+
+    `url` is absolute or a path of that site; `page_url` names the conversation whose page is to do it, if it matters.
+    `id` names the call: it may come several times, also in snapshots, and is made once. `timeout_ms` is what is left of
+    the server's patience.
+    """
+
+    task_id: str
+    platform: str
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: str | None = None
+    page_url: str | None = None
+    timeout_ms: int = 30_000
+
+
 class Snapshot(ServerFrame, tag="snapshot", frozen=True, kw_only=True):
     """Everything the client should know, in pages; `last` closes it. `ref` names the hello or sync it answers."""
 
@@ -124,6 +162,7 @@ class Snapshot(ServerFrame, tag="snapshot", frozen=True, kw_only=True):
     available: list[TaskAvailable] = []
     controls: list[TaskControl] = []
     held: list[HeldTask] = []
+    proxies: list[ProxyRequest] = []
 
 
 class ServerAck(ServerFrame, tag="ack", frozen=True, kw_only=True):
@@ -140,14 +179,14 @@ class ErrorFrame(ServerFrame, tag="error", frozen=True, kw_only=True):
     message: str
 
 
-AnyServerFrame = TaskAvailable | TaskControl | Snapshot | ServerAck | ErrorFrame
+AnyServerFrame = TaskAvailable | TaskControl | Snapshot | ServerAck | ErrorFrame | ProxyRequest
 
 
 class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that the client still holds: running, queued locally, or with a result not yet accepted."""
 
-    task_id: str
-    attempt_id: str
+    task_id: HeldTaskId
+    attempt_id: HeldAttemptId
     phase: str | None = None
     # queued | running | posting
     state: str = "running"
@@ -170,10 +209,11 @@ class Hello(ClientFrame, tag="hello", frozen=True, kw_only=True):
 
     protocol: str = SUBPROTOCOL
     version: str = "0"
-    max_concurrent: int | None = None
-    highest_generation: int = 0
+    max_concurrent: Slots | None = None
+    highest_generation: Generation = 0
     held: list[HeldAttempt] = []
     platform_sessions: dict[str, str] = {}
+    features: list[str] = []
 
 
 class Heartbeat(ClientFrame, tag="heartbeat", frozen=True, kw_only=True):
@@ -194,11 +234,26 @@ class ClientAck(ClientFrame, tag="ack", frozen=True, kw_only=True):
 class Sync(ClientFrame, tag="sync", frozen=True, kw_only=True):
     """Asks for a snapshot at any time."""
 
-    highest_generation: int = 0
+    highest_generation: Generation = 0
     held: list[HeldAttempt] = []
 
 
-AnyClientFrame = Authenticate | Hello | Heartbeat | ClientAck | Sync
+class ProxyResponse(ClientFrame, tag="proxy_response", frozen=True, kw_only=True):
+    """What became of the `proxy_request` that `ref` names: an HTTP answer of any status, or `error` (ProxyError).
+
+    `body_by_rest`: the frame would be over 64 KB, so the whole answer went by REST before it.
+    """
+
+    ref: str
+    status: HttpStatus | None = None
+    headers: HttpHeaders = {}
+    body: str | None = None
+    body_by_rest: bool = False
+    error: Annotated[str, Meta(max_length=MAX_ERROR)] | None = None
+    message: Annotated[str, Meta(max_length=MAX_MESSAGE)] | None = None
+
+
+AnyClientFrame = Authenticate | Hello | Heartbeat | ClientAck | Sync | ProxyResponse
 
 _encoder = msgspec.json.Encoder()
 _client_decoder = msgspec.json.Decoder(AnyClientFrame)
@@ -207,7 +262,12 @@ _server_decoder = msgspec.json.Decoder(AnyServerFrame)
 
 def encode(frame: ServerFrame | ClientFrame) -> str:
     """The frame as one JSON text."""
-    return _encoder.encode(frame).decode()
+    return encode_bytes(frame).decode()
+
+
+def encode_bytes(frame: ServerFrame | ClientFrame) -> bytes:
+    """The same in UTF-8, for who sends it as it is."""
+    return _encoder.encode(frame)
 
 
 def decode_client_frame(text: str | bytes) -> AnyClientFrame:

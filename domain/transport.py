@@ -49,7 +49,14 @@ class ClientClosed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     epoch: int | None = None
 
 
-DispatchMessage = TaskHint | ControlHint | ClientClosed
+class ProxyHint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="proxy_request"):
+    """Downward: a page of the client is to make an HTTP call. A hint: the hub reads whether, and what, it still is."""
+
+    client_id: str
+    call_id: str
+
+
+DispatchMessage = TaskHint | ControlHint | ClientClosed | ProxyHint
 
 
 class ResultMessage(msgspec.Struct, frozen=True, kw_only=True):

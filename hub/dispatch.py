@@ -8,7 +8,7 @@ from uuid import UUID
 from domain.ids import new_uuid
 from domain.legacy import TaskId, parse_task_id
 from domain.protocol import Control, TaskControl
-from domain.transport import ClientClosed, ControlHint, DispatchMessage, TaskHint
+from domain.transport import ClientClosed, ControlHint, DispatchMessage, ProxyHint, TaskHint
 from hub.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,9 @@ async def dispatch(messages: AsyncIterator[DispatchMessage | None], registry: Re
             deliver(message, registry)
         except ValueError as error:
             log.error("dispatch message dropped: %s", error)
+        except Exception:
+            # Whatever one client's connection does wrong, the others are still to be told of their work.
+            log.exception("dispatch message dropped")
 
 
 def deliver(message: DispatchMessage, registry: Registry) -> None:
@@ -38,6 +41,8 @@ def deliver(message: DispatchMessage, registry: Registry) -> None:
             session.hint(_task_id(message.task_id))
         case ControlHint():
             session.order(_control_frame(message))
+        case ProxyHint():
+            session.proxy_hint(UUID(message.call_id))
         case ClientClosed():
             if message.epoch is None or session.epoch < message.epoch:
                 session.close(message.code, "closed by the server")

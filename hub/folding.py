@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from telemetry.metrics import hub_folded
+
 log = logging.getLogger(__name__)
 
 K = TypeVar("K")
@@ -42,6 +44,7 @@ class Folder(Generic[K, V]):
             while self._items:
                 await self._wait(self._delay)
                 items, self._items = self._items, {}
+                hub_folded.labels(self._name).observe(len(items))
                 try:
                     await self._hand_over(items)
                     pause = FIRST_PAUSE

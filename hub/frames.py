@@ -6,7 +6,6 @@ wrong fields: an `error` frame with code `invalid_frame`; the connection stays o
 
 from collections.abc import Iterator, Sequence
 from typing import Final, get_args
-from uuid import UUID
 
 import msgspec
 
@@ -16,20 +15,17 @@ from domain.protocol import (
     SNAPSHOT_PAGE,
     AnyClientFrame,
     CloseCode,
-    Heartbeat,
-    HeldAttempt,
     HeldTask,
-    Hello,
+    ProxyRequest,
     Snapshot,
-    Sync,
     TaskAvailable,
     TaskControl,
     decode_client_frame,
 )
+from telemetry.metrics import hub_frames_in
 
 # Leaves room for the page's own fields below the 64 KB of a frame.
 PAGE_BYTES: Final = 56 * 1024
-HIGHEST_BIGINT: Final = 2**63 - 1
 
 _TYPES: Final = frozenset(frame.__struct_config__.tag for frame in get_args(AnyClientFrame))
 
@@ -62,57 +58,23 @@ def parse_client_frame(data: str | bytes) -> AnyClientFrame:
         raise FrameRefused("not a JSON object with a type", CloseCode.MALFORMED_FRAME) from error
     if envelope.type not in _TYPES:
         raise FrameRefused("unknown type", CloseCode.UNKNOWN_TYPE)
+    hub_frames_in.add(1, envelope.type)
     try:
         frame = decode_client_frame(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise FrameRefused(str(error), ref=envelope.id) from error
-    if (fault := _fault(data, frame)) is not None:
-        raise FrameRefused(fault, ref=envelope.id)
+    # A database would choke on it, and one client's bad beat must not spoil the statement it is folded into.
+    if "\\u0000" in data:
+        raise FrameRefused("the character U+0000 is not allowed", ref=envelope.id)
     return frame
 
 
-def _fault(data: str, frame: AnyClientFrame) -> str | None:
-    """What the shape alone does not catch, and a database would choke on."""
-    # One client's bad beat must not spoil the statement it is folded into.
-    if "\\u0000" in data:
-        return "the character U+0000 is not allowed"
-    match frame:
-        case Hello() | Sync():
-            if not 0 <= frame.highest_generation <= HIGHEST_BIGINT:
-                return "highest_generation is out of range"
-            if isinstance(frame, Hello) and frame.max_concurrent is not None and not 1 <= frame.max_concurrent <= 1000:
-                return "max_concurrent is out of range"
-            return _held_fault(frame.held)
-        case Heartbeat():
-            return _held_fault([*frame.running, *frame.queued])
-        case _:
-            return None
-
-
-def _held_fault(held: Sequence[HeldAttempt]) -> str | None:
-    for attempt in held:
-        legacy = attempt.task_id.removeprefix("l-")
-        if not (_is_uuid(attempt.task_id) or (legacy != attempt.task_id and legacy.isascii() and legacy.isdigit())):
-            return "a held task_id is neither a uuid nor l-{number}"
-        if not _is_uuid(attempt.attempt_id):
-            return "a held attempt_id is no uuid"
-    return None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
-
-
-Item = TaskAvailable | TaskControl | HeldTask
+Item = TaskAvailable | TaskControl | HeldTask | ProxyRequest
 
 
 def snapshot_pages(content: SnapshotContent, ref: str | None, epoch: int) -> Iterator[Snapshot]:
     """The snapshot as frames of at most SNAPSHOT_PAGE items and 64 KB (an item that is larger goes alone)."""
-    pages = list(_paged([*content.held, *content.controls, *content.available])) or [[]]
+    pages = list(_paged([*content.held, *content.controls, *content.available, *content.proxies])) or [[]]
     for number, items in enumerate(pages):
         yield Snapshot(
             id=str(new_uuid()),
@@ -124,6 +86,7 @@ def snapshot_pages(content: SnapshotContent, ref: str | None, epoch: int) -> Ite
             held=[item for item in items if isinstance(item, HeldTask)],
             controls=[item for item in items if isinstance(item, TaskControl)],
             available=[item for item in items if isinstance(item, TaskAvailable)],
+            proxies=[item for item in items if isinstance(item, ProxyRequest)],
         )
 
 

@@ -3,65 +3,41 @@
 import asyncio
 import http
 import logging
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from websockets.asyncio.server import Server, ServerConnection
+from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
-from websockets.frames import CloseCode as Standard
 from websockets.http11 import Request, Response
-from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
+from websockets.protocol import State
 
 from domain.hub_port import ClientIdentity, HubBackend
 from domain.ids import new_uuid
-from domain.protocol import MAX_FRAME_BYTES, PATH, SUBPROTOCOL, Authenticate, CloseCode, ServerAck, encode
+from domain.protocol import PATH, SUPPORTED, Authenticate, CloseCode, ServerAck, encode
+from hub.door import refuse
 from hub.frames import FrameRefused, parse_client_frame
+from hub.turns import Turns
 
 log = logging.getLogger(__name__)
 
 LONGEST_TOKEN: Final = 512
 
-# Where the library closes by itself, the catalogue's own code says the same.
-_CATALOGUE: Final[dict[int, CloseCode]] = {
-    Standard.MESSAGE_TOO_BIG: CloseCode.FRAME_TOO_LARGE,
-    Standard.INVALID_DATA: CloseCode.MALFORMED_FRAME,
-    Standard.PROTOCOL_ERROR: CloseCode.MALFORMED_FRAME,
-}
-
-
-class HubProtocol(ServerProtocol):
-    """Closes with the catalogue's codes."""
-
-    def fail(self, code: Standard | int, reason: str = "") -> None:
-        """As the library, but a frame that is too large or no UTF-8 gets our code."""
-        super().fail(_CATALOGUE.get(code, code), reason)
-
-
-class HubConnection(ServerConnection):
-    """The library's connection on `HubProtocol`."""
-
-    def __init__(self, protocol: ServerProtocol, server: Server, **options: Any) -> None:
-        own = HubProtocol(
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
-            select_subprotocol=_select_subprotocol,
-            max_size=MAX_FRAME_BYTES,
-            logger=protocol.logger,
-        )
-        super().__init__(own, server, **options)
-
-
-def _select_subprotocol(_protocol: ServerProtocol, offered: Any) -> Subprotocol | None:
-    # Without it the handshake still succeeds, so that the client gets a close code and not a bare HTTP error.
-    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
-
 
 def check_path(connection: ServerConnection, request: Request) -> Response | None:
     """404 for every path but the hub's."""
-    if urlsplit(request.path).path == PATH:
+    if _path(request) == PATH:
         return None
+    refuse("not_found")
     return connection.respond(http.HTTPStatus.NOT_FOUND, "No such path.\n")
+
+
+def _path(request: Request) -> str | None:
+    try:
+        return urlsplit(request.path).path
+    except ValueError:
+        # No URL at all: the library would log a traceback for whoever sends one.
+        return None
 
 
 class Refused(Exception):
@@ -73,31 +49,42 @@ class Refused(Exception):
         self.reason = reason
 
 
-async def admit(socket: ServerConnection, backend: HubBackend, seconds: float) -> ClientIdentity | None:
+class Gone(Exception):
+    """The other side has left meanwhile."""
+
+
+async def admit(socket: ServerConnection, backend: HubBackend, seconds: float, turns: Turns) -> ClientIdentity | None:
     """The client behind a new socket, or None once the socket is closed with its code.
 
-    The token comes in the Authorization header, or in the first frame within `seconds`.
+    The token comes in the Authorization header, or in the first frame within `seconds`; it is looked up when the
+    socket has one of the `turns`, so that a herd leaves the database to those who are connected.
     """
     try:
-        return await _admit(socket, backend, seconds)
+        return await _admit(socket, backend, seconds, turns)
     except Refused as refused:
-        await socket.close(refused.code, refused.reason)
-    except ConnectionClosed:
+        await turn_back(socket, refused.code, refused.reason)
+    except (ConnectionClosed, Gone):
         pass
     return None
 
 
-async def _admit(socket: ServerConnection, backend: HubBackend, seconds: float) -> ClientIdentity:
+async def turn_back(socket: ServerConnection, code: CloseCode, reason: str) -> None:
+    """Close a socket that is not let in, and count it."""
+    refuse(code.name.lower())
+    await socket.close(code, reason)
+
+
+async def _admit(socket: ServerConnection, backend: HubBackend, seconds: float, turns: Turns) -> ClientIdentity:
     request = socket.request
     assert request is not None
     if urlsplit(request.path).query:
         raise Refused(CloseCode.TOKEN_IN_URL, "no query: the token goes into the Authorization header")
     if socket.subprotocol is None:
-        raise Refused(CloseCode.PROTOCOL_VERSION, f"subprotocol {SUBPROTOCOL} is required")
+        raise Refused(CloseCode.PROTOCOL_VERSION, f"this hub speaks {', '.join(SUPPORTED)}")
     if "Authorization" in request.headers:
-        return await _identify(backend, _bearer(request.headers))
+        return await _in_turn(socket, backend, _bearer(request.headers), turns)
     frame = await _first_frame(socket, seconds)
-    client = await _identify(backend, frame.token)
+    client = await _in_turn(socket, backend, frame.token, turns)
     await socket.send(encode(ServerAck(id=str(new_uuid()), ref=frame.id)))
     return client
 
@@ -119,6 +106,14 @@ async def _first_frame(socket: ServerConnection, seconds: float) -> Authenticate
     if not isinstance(frame, Authenticate):
         raise Refused(CloseCode.UNAUTHENTICATED, "authenticate first")
     return frame
+
+
+async def _in_turn(socket: ServerConnection, backend: HubBackend, token: str, turns: Turns) -> ClientIdentity:
+    async with turns.take(begun=False):
+        if socket.state is not State.OPEN:
+            # It has not waited for its turn; whoever comes after it need not wait for its query.
+            raise Gone
+        return await _identify(backend, token)
 
 
 async def _identify(backend: HubBackend, token: str) -> ClientIdentity:

@@ -7,7 +7,11 @@ from typing import Final
 import asyncpg
 
 from store.database import Connection, Pool
+from store.fleet import SQL as FLEET
+from store.fleet import read_totals
+from store.settings import read_dispatch_settings
 from store.statements import statements
+from telemetry.fleet_readings import AbortRates, FleetReading
 from telemetry.readings import MOST_TENANTS, QueueDepth, Reading
 
 SQL = statements("gauges")
@@ -49,6 +53,22 @@ async def _read(connection: Connection) -> Reading:
         queue_depth=QueueDepth(fleet["highest"], fleet["p95"], fleet["average"]),
         tenant_backlogs=_largest(waiting),
         safe_point_p95_ms={row["ai_platform_id"]: row["p95_ms"] for row in safe_points},
+        fleet=await _fleet(connection),
+    )
+
+
+async def _fleet(connection: Connection) -> FleetReading:
+    totals = await read_totals(connection, await read_dispatch_settings(connection), None)
+    rates = await connection.fetchrow(FLEET["read_abort_rates"], timeout=READ_SECONDS)
+    assert rates is not None, "an aggregate has a row"
+    return FleetReading(
+        states=totals.states,
+        versions=totals.versions,
+        logins=totals.logins,
+        phases=totals.phases,
+        slots_used=totals.slots_used,
+        slots_total=totals.slots_total,
+        abort_rates=AbortRates(rates["p50"], rates["p95"], rates["max"]),
     )
 
 

@@ -200,8 +200,18 @@ async def _stop(pool: Pool, lease: LeaseRef, stop: Stop) -> CancelAnswer:
             )
     # Raised after the commit: the record of the stale callback stays.
     if stale:
-        raise StaleGeneration(f"generation {stop.generation} is older than {task['interrupt_generation']}; not applied")
+        raise stale_refusal(stop, task)
     return CancelAnswer.model_validate({"task_id": str(lease.task_id), "result": result})
+
+
+def stale_refusal(stop: Stop, task: asyncpg.Record) -> StaleGeneration:
+    """The refusal of a stop older than the task's generation; it says the current order, which the hub sends again."""
+    current = task["interrupt_generation"]
+    return StaleGeneration(
+        f"generation {stop.generation} is older than {current}; not applied",
+        interrupt_requested=task["interrupt_requested"],
+        interrupt_generation=current,
+    )
 
 
 async def _record_stale(connection: Connection, lease: LeaseRef, stop: Stop, task: asyncpg.Record) -> None:

@@ -58,6 +58,7 @@ async def complete(
         available=[*content.available, *offers],
         controls=[*content.controls, *orders],
         held=[*(each for each in content.held if each.task_id not in judged), *verdicts],
+        proxies=content.proxies,
     )
 
 

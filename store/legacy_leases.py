@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from domain.desktop_calls import CancelAnswer, CancelCall, InterruptAckCall, LeaseAnswer
-from domain.errors import LeaseLost, NotFound, StaleGeneration
+from domain.errors import LeaseLost, NotFound
 from domain.generations import follows
 from domain.hub_port import ClientIdentity
 from domain.legacy import wire_id
@@ -19,7 +19,7 @@ from domain.protocol import LEASE_SECONDS, Control
 from store.clients import digest
 from store.controls import control_row
 from store.database import Connection, Pool, transaction
-from store.leases import Stop
+from store.leases import Stop, stale_refusal
 from store.legacy_ends import give_back
 from store.outbox import write_outbox
 from store.progress import refresh_requests
@@ -129,7 +129,7 @@ async def _stop(pool: Pool, lease: LegacyLease, stop: Stop) -> CancelAnswer:
             result = await _settle(connection, lease, stop, task)
     # Raised after the commit: the record of the stale callback stays.
     if stale:
-        raise StaleGeneration(f"generation {stop.generation} is older than {task['interrupt_generation']}; not applied")
+        raise stale_refusal(stop, task)
     return CancelAnswer.model_validate({"task_id": wire_id(lease.number), "result": result})
 
 

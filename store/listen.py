@@ -16,8 +16,9 @@ DISPATCH: Final = "giveway_dispatch"
 OUTBOX_AMQP: Final = "giveway_outbox_amqp"
 OUTBOX_SIGNAL: Final = "giveway_outbox_signal"
 PROJECTION: Final = "giveway_projection"
+PROXY: Final = "giveway_proxy"
 REQUESTS: Final = "giveway_requests"
-CHANNELS: Final = (DISPATCH, OUTBOX_AMQP, OUTBOX_SIGNAL, PROJECTION, REQUESTS)
+CHANNELS: Final = (DISPATCH, OUTBOX_AMQP, OUTBOX_SIGNAL, PROJECTION, PROXY, REQUESTS)
 
 PROBE_SECONDS: Final = 5.0
 

@@ -1,4 +1,4 @@
-"""What operators look at, over all tenants: clients with their load, requests, batches, residents, audit events.
+"""What operators look at, over all tenants: requests, batches, residents, audit events.
 
 Lists are keyset pages of at most `limit` rows, newest first; ids are in order of time.
 """
@@ -8,28 +8,12 @@ from uuid import UUID
 
 import asyncpg
 
-from domain.errors import NotFound
-from store.database import Connection, Pool
+from store.database import Pool
 from store.statements import statements
 
 SQL = statements("ops_reads")
 
 MOST_PAUSES: Final = 1000
-
-
-async def list_clients(
-    pool: Pool, *, before: UUID | None, tenant_id: int | None, online: bool, limit: int
-) -> list[asyncpg.Record]:
-    """Desktops with what they run and hold; `online`: only those that are."""
-    return await pool.fetch(SQL["list_clients"], None, before, tenant_id, online, limit)
-
-
-async def read_client(connection: Connection | Pool, client_id: UUID) -> asyncpg.Record:
-    """One desktop with its load; NotFound."""
-    row = await connection.fetchrow(SQL["list_clients"], client_id, None, None, False, 1)
-    if row is None:
-        raise NotFound(f"no client {client_id}")
-    return row
 
 
 async def list_requests(

@@ -14,6 +14,7 @@ import asyncpg
 
 from domain.dispatch_settings import FUSE_KEYS, KEYS, DispatchSettings, Fuses, check_together
 from domain.errors import InvalidInput, NotFound, OverFuse, StaleVersion
+from store.client_history import ClientEvent, note_event
 from store.database import Connection
 from store.listen import DISPATCH, wake
 from store.settings import lock_settings, read_dispatch_settings, write_without_others
@@ -246,6 +247,8 @@ async def write_client(
         actor,
         {name: row[name] for name in asdict(change)},
     )
+    changed = {name: [row[name], value] for name, value in asdict(change).items() if row[name] != value}
+    await note_event(connection, client_id, ClientEvent.SETTINGS_CHANGED, {"actor": actor, "changed": changed})
     await wake(connection, DISPATCH)
 
 

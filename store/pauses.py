@@ -12,6 +12,7 @@ import asyncpg
 from domain.errors import NotFound
 from domain.pauses import PauseKind, PauseTarget
 from domain.protocol import Control
+from store.client_history import ClientEvent, note_event
 from store.controls import control_row
 from store.database import Connection, Pool, transaction
 from store.listen import DISPATCH, wake
@@ -81,6 +82,9 @@ async def _set(connection: Connection, target: PauseTarget, *, paused: bool, act
             assert_never(target.kind)
     if row is None:
         raise NotFound(f"no {target.kind.value} {target.key}")
+    if target.client_id is not None and row["changed"]:
+        detail = {"actor": actor, "changed": {"paused": [not paused, paused]}}
+        await note_event(connection, target.client_id, ClientEvent.SETTINGS_CHANGED, detail)
     return bool(row["changed"])
 
 

@@ -11,10 +11,11 @@ from uuid import UUID
 import asyncpg
 
 from domain.errors import Unauthorized
-from domain.hub_port import ClientIdentity, HeartbeatRecord
+from domain.hub_port import ClientIdentity, ConnectionEnd, HeartbeatRecord
 from domain.lanes import Lane, route_lane
 from domain.messages import SignalName, collect_now_workflow_id
-from domain.protocol import LEASE_SECONDS, SILENCE_SECONDS, HeldAttempt, Hello
+from domain.protocol import LEASE_SECONDS, SILENCE_SECONDS, CloseCode, HeldAttempt, Hello
+from store.clients import close_event
 from store.database import Connection, Pool, transaction
 from store.interrupts import lock_concerned_requests, resume_batches
 from store.listen import DISPATCH, wake
@@ -50,25 +51,27 @@ def clean_sessions(sessions: Mapping[str, str]) -> dict[str, str]:
     return {clean_text(platform): clean_text(health) for platform, health in kept}
 
 
-async def connect(pool: Pool, client: ClientIdentity, hello: Hello) -> int:
-    """A new connection of the client: online, with the epoch that fences the older ones; returns the epoch.
+async def connect(pool: Pool, client: ClientIdentity, hello: Hello, *, hub: str | None = None) -> int:
+    """A new connection of the client at `hub`: online, with the epoch that fences the older ones; returns the epoch.
 
     The hub itself tells the others to close theirs. Moves the tenant's generation past what the desktop has
     seen. Its started tasks are resolved: those it holds are in progress, the others are over (ADR 0026).
-    Unauthorized when the client was revoked meanwhile.
+    Unauthorized when the client was revoked, or its token replaced, meanwhile.
     """
     async with transaction(pool) as connection:
-        seen = believable(hello.highest_generation)
-        await connection.execute(SNAPSHOTS["move_generation_past"], client.tenant_id, seen)
-        epoch = await _connect(connection, client, hello, seen)
+        if seen := believable(hello.highest_generation):
+            await connection.execute(SNAPSHOTS["move_generation_past"], client.tenant_id, seen)
+        epoch = await _connect(connection, client, hello, seen, hub)
         if epoch is None:
-            raise Unauthorized(f"client {client.client_id} is revoked")
+            raise Unauthorized(f"the token of client {client.client_id} is over")
         await _resolve_by_hello(connection, client, hello.held)
         await wake(connection, DISPATCH)
         return epoch
 
 
-async def _connect(connection: Connection, client: ClientIdentity, hello: Hello, seen: int) -> int | None:
+async def _connect(
+    connection: Connection, client: ClientIdentity, hello: Hello, seen: int, hub: str | None
+) -> int | None:
     least, most = CLIENT_CONCURRENCY_RANGE
     slots = None if hello.max_concurrent is None else min(max(hello.max_concurrent, least), most)
     epoch: int | None = await connection.fetchval(
@@ -80,6 +83,10 @@ async def _connect(connection: Connection, client: ClientIdentity, hello: Hello,
         clean_text(hello.version),
         slots,
         seen,
+        hub,
+        sum(item.state != "queued" for item in hello.held),
+        sum(item.state == "queued" for item in hello.held),
+        client.token_hash,
     )
     return epoch
 
@@ -118,12 +125,13 @@ async def _end_unknown(connection: Connection, *, lost: Sequence[UUID], revoked:
 async def record_heartbeats(pool: Pool, beats: Sequence[HeartbeatRecord]) -> None:
     """The newest beat of each client, in one statement: presence, sessions, phases, and every lease listed extended.
 
-    Wakes the coordinator when what a desktop can do has changed.
+    Wakes the coordinator when what a desktop can do has changed. A connection that is over and still sends beats missed
+    the order to close: it gets it again.
     """
     newest = {beat.client_id: beat for beat in sorted(beats, key=lambda beat: beat.epoch)}
     clients = list(newest.values())
     held = [(beat.client_id, *item) for beat in clients for item in held_rows(_listed(beat))]
-    await pool.execute(
+    found = await pool.fetch(
         SQL["record_heartbeats"],
         [beat.client_id for beat in clients],
         [beat.epoch for beat in clients],
@@ -135,16 +143,38 @@ async def record_heartbeats(pool: Pool, beats: Sequence[HeartbeatRecord]) -> Non
         [item[3] for item in held],
         LEASE_SECONDS,
         DISPATCH,
+        [len(beat.heartbeat.running) for beat in clients],
+        [len(beat.heartbeat.queued) for beat in clients],
     )
+    over = [row for row in found if row["id"] is not None]
+    if over:
+        async with transaction(pool) as connection:
+            await write_outbox(connection, [_closing(row, newest[row["id"]].epoch) for row in over])
+
+
+def _closing(client: asyncpg.Record, epoch: int) -> OutboxRow:
+    """Closes what is older than the newest connection; all of it where the database knows less than the hub."""
+    current = client["connection_epoch"]
+    code, before = CloseCode.REPLACED, current
+    if client["revoked"]:
+        code = CloseCode.REVOKED
+    elif epoch > current:
+        code, before = CloseCode.SERVER_ERROR, None
+    return close_event(ClientIdentity(client["id"], client["tenant_id"]), code, before)
 
 
 def _listed(beat: HeartbeatRecord) -> list[HeldAttempt]:
     return [*beat.heartbeat.running, *beat.heartbeat.queued]
 
 
-async def disconnect(pool: Pool, client_id: UUID, epoch: int) -> None:
-    """The connection of this epoch closed: offline at once, lost only after 30 s. An older epoch changes nothing."""
-    await pool.execute(SQL["disconnect_client"], client_id, epoch)
+async def disconnect(pool: Pool, ends: Sequence[ConnectionEnd]) -> None:
+    """These connections closed: offline at once, lost only after 30 s. The end of an older epoch changes nothing."""
+    # The newest of each client: a join with two rows of one client would take either.
+    newest = {end.client_id: end for end in sorted(ends, key=lambda end: end.epoch)}
+    closed = list(newest.values())
+    await pool.execute(
+        SQL["disconnect_clients"], list(newest), [end.epoch for end in closed], [end.code for end in closed]
+    )
 
 
 async def mark_lost(connection: Connection) -> int:
@@ -254,6 +284,11 @@ def _hint(row: asyncpg.Record) -> OutboxRow:
     payload = {"task_id": str(row["id"]), "client_id": str(client)}
     key = f"monitor.{route_lane(Lane(row['lane']))}.{client}"
     return dispatch_event("task_available", key, payload, row["tenant_id"], client)
+
+
+async def forget_histories(connection: Connection) -> int:
+    """Histories of desktops that were revoked over a month ago; those of the others are bounded rings."""
+    return len(await connection.fetch(SQL["forget_histories"], SWEEP_LIMIT))
 
 
 async def resume_all_batches(connection: Connection) -> int:

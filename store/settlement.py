@@ -64,6 +64,8 @@ async def fail_tasks(
 
     Execution rows that are no longer live are left alone. `outcome` is written to their attempts.
     """
+    if not execution_ids:
+        return 0
     rows = await connection.fetch(SQL["running_attempts"], list(execution_ids))
     rulings = await settle(connection, [Ending(row["attempt_id"], False, reason, outcome=outcome) for row in rows])
     return sum(ruling.execution_status is not None for ruling in rulings.values())

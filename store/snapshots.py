@@ -10,13 +10,15 @@ from uuid import UUID
 
 import asyncpg
 
-from domain.hub_port import ClientIdentity, HeartbeatRecord, SnapshotContent
+from domain.hub_port import ClientIdentity, GrantAnswer, GrantRequest, HeartbeatRecord, SnapshotContent
 from domain.ids import new_uuid
+from domain.legacy import TaskId
 from domain.phases import Phase
 from domain.protocol import LEASE_SECONDS, Control, HeldAttempt, HeldTask, TaskAvailable, TaskControl
 from store.clients import digest, new_token
 from store.database import Connection, Pool, transaction
 from store.progress import refresh_requests
+from store.proxy_calls import read_open
 from store.releases import lock_executions
 from store.statements import statements
 
@@ -61,7 +63,8 @@ async def take_snapshot(
         row = await connection.fetchrow(SQL["lock_client"], client.client_id, client.tenant_id, epoch)
         if row is None:
             return SnapshotContent(generation=0, available=[], controls=[], held=[])
-        await connection.execute(SQL["note_generation"], client.client_id, believable(highest_generation))
+        if (seen := believable(highest_generation)) > row["highest_generation_seen"]:
+            await connection.execute(SQL["note_generation"], client.client_id, seen)
         live = await lock_live(connection, client)
         kept = await extend_held(connection, client, held)
         waiting = [row["id"] for row in live if row["status"] == "queued" and row["id"] not in kept]
@@ -70,6 +73,7 @@ async def take_snapshot(
             available=await _grant(connection, waiting),
             controls=await _pending_controls(connection, client),
             held=[_verdict(item, kept) for item in held],
+            proxies=await read_open(connection, client, epoch) if row["asked"] else [],
         )
 
 
@@ -87,6 +91,8 @@ async def extend_held(
     The caller has locked the client's tasks (`lock_live`); an attempt of anybody else's is as good as unknown.
     """
     named = held_rows(held)
+    if not named:
+        return {}
     rows = await connection.fetch(
         SQL["extend_held"],
         [row[0] for row in named],
@@ -150,16 +156,42 @@ def _control(row: asyncpg.Record) -> TaskControl:
     )
 
 
-async def grant_leases(pool: Pool, client: ClientIdentity, epoch: int, task_ids: Sequence[UUID]) -> list[TaskAvailable]:
-    """Lease those of the tasks that still wait, unleased, for this client; most urgent first.
+async def grant_leases(pool: Pool, requests: Sequence[GrantRequest]) -> list[GrantAnswer]:
+    """Lease those of the tasks that still wait, unleased, for their clients; an answer a request, in their order.
 
-    A hint that is delivered twice, or to a connection that was replaced, leases nothing more.
+    Many clients in one transaction that waits for no lock: what somebody else holds is `busy`. A hint that is
+    delivered twice, or to a connection that was replaced, leases nothing more.
     """
+    asked = [(each, task_id) for each in requests for task_id in each.task_ids if isinstance(task_id, UUID)]
+    if not asked:
+        return [GrantAnswer([]) for _ in requests]
     async with transaction(pool) as connection:
-        if await connection.fetchrow(SQL["lock_client"], client.client_id, client.tenant_id, epoch) is None:
-            return []
-        rows = await connection.fetch(SQL["lock_grantable"], list(task_ids), client.tenant_id, client.client_id)
-        return await _grant(connection, [row["id"] for row in rows])
+        rows = await connection.fetch(
+            SQL["lock_grantable"],
+            [task_id for _, task_id in asked],
+            [each.client.client_id for each, _ in asked],
+            [each.client.tenant_id for each, _ in asked],
+            [each.epoch for each, _ in asked],
+        )
+        frames = await _grant(connection, [row["id"] for row in rows if row["locked"]])
+    return _answers(requests, rows, frames)
+
+
+def _answers(
+    requests: Sequence[GrantRequest], rows: Sequence[asyncpg.Record], frames: Sequence[TaskAvailable]
+) -> list[GrantAnswer]:
+    """To each connection its own, in the frames' order: the rows are of the newest connections alone."""
+    epochs = {row["target_client_id"]: row["epoch"] for row in rows}
+    busy: defaultdict[tuple[UUID, int], list[TaskId]] = defaultdict(list)
+    granted: defaultdict[tuple[UUID, int], list[TaskAvailable]] = defaultdict(list)
+    for row in rows:
+        if not row["locked"]:
+            busy[row["target_client_id"], row["epoch"]].append(row["id"])
+    for frame in frames:
+        client_id = UUID(frame.target_client_id)
+        granted[client_id, epochs[client_id]].append(frame)
+    keys = [(each.client.client_id, each.epoch) for each in requests]
+    return [GrantAnswer(granted.pop(key, []), tuple(busy.pop(key, ()))) for key in keys]
 
 
 async def _grant(connection: Connection, task_ids: Sequence[UUID]) -> list[TaskAvailable]:

@@ -116,3 +116,48 @@ http_requests: Final = ExactCounter(
 hub_connections: Final = Gauge(
     "giveway_hub_connections", "Desktops connected to and greeted by this hub.", registry=REGISTRY
 )
+hub_pending: Final = Gauge(
+    "giveway_hub_pending_sockets", "Sockets of this hub that have not authenticated yet.", registry=REGISTRY
+)
+hub_bindings: Final = Gauge(
+    "giveway_hub_bindings", "Clients that this hub's queue is bound for at the broker.", registry=REGISTRY
+)
+hub_tasks: Final = Gauge(
+    "giveway_hub_tasks", "Tasks of the process's event loop: a few a connection and a few more.", registry=REGISTRY
+)
+hub_refused: Final = ExactCounter(
+    REGISTRY,
+    "giveway_hub_refused_handshakes_count",
+    "Sockets that were not let in, by reason.",
+    label="reason",
+    known=("busy", "hub_full", "no_request", "header_too_large", "not_found", "token_in_url", "protocol_version",
+           "unauthenticated", "authentication_timeout", "server_error"),
+)  # fmt: skip
+hub_closes: Final = ExactCounter(
+    REGISTRY,
+    "giveway_hub_closes_count",
+    "Connections of known clients that ended, by the close code of whoever closed first.",
+    label="code",
+)
+hub_frames_in: Final = ExactCounter(
+    REGISTRY, "giveway_hub_frames_in_count", "Frames of known types that clients sent.", label="type"
+)
+hub_frames_out: Final = ExactCounter(
+    REGISTRY, "giveway_hub_frames_out_count", "Frames queued for clients, by type.", label="type"
+)
+hub_overflows: Final = ExactCounter(
+    REGISTRY, "giveway_hub_queue_overflows_count", "Clients closed as slow: their queue had passed its bound."
+)
+hub_greeting_latency: Final = Histogram(
+    "giveway_hub_greeting_latency_ms",
+    "Milliseconds from a client's TCP connection until it is online and bound; its snapshot follows.",
+    buckets=(5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 15_000, 30_000),
+    registry=REGISTRY,
+)
+hub_folded: Final = Histogram(
+    "giveway_hub_folded_batch_size",
+    "Reports that went to the database or the broker in one call, by kind.",
+    ["kind"],
+    buckets=(1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000),
+    registry=REGISTRY,
+)

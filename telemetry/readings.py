@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from telemetry.families import gauge_family
+from telemetry.fleet_readings import FleetReading, fleet_families
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Reading:
     # The tenants with the most normal work waiting, at most MOST_TENANTS.
     tenant_backlogs: Mapping[int, int] = field(default_factory=dict)
     safe_point_p95_ms: Mapping[str, float] = field(default_factory=dict)
+    fleet: FleetReading = field(default_factory=FleetReading)
 
 
 Read = Callable[[], Awaitable[Reading]]
@@ -93,7 +95,8 @@ class Readings(Collector):
         """The families of the newest reading; none when it is stale, or before the first."""
         if self._newest is None or monotonic() - self._taken_at > STALE_SECONDS:
             return []
-        return [*_single(self._newest, self._write_rate()), *_labelled(self._newest)]
+        newest = self._newest
+        return [*_single(newest, self._write_rate()), *_labelled(newest), *fleet_families(newest.fleet)]
 
     def _write_rate(self) -> float:
         """Rows a second between the last two readings; counts that were reset meanwhile say nothing."""

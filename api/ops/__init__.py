@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
-from api.ops import control, limits, lists, pauses, settings
+from api.ops import clients, control, limits, lists, pauses, settings
 
 router = APIRouter(prefix="/api/ops", tags=["operations"])
-for module in (settings, limits, pauses, control, lists):
+for module in (settings, limits, pauses, control, clients, lists):
     router.include_router(module.router)

@@ -7,11 +7,11 @@ from pydantic import BaseModel, Field
 
 from api.access import Ops
 from api.fields import Body, Flag, PathId, PathUuid
-from api.ops.lists import Client
+from api.ops.clients import Client, client_of
 from api.ops.versions import VERSIONED, Expected, actor_of, show_version
 from api.pages import Cursor, Limit, Page, decode_cursor, id_part, page_of
 from api.state import State
-from store import ops_reads, ops_settings
+from store import fleet, ops_settings
 from store.database import transaction
 from store.ops_settings import ClientChange, TenantChange
 
@@ -77,14 +77,6 @@ async def ops_change_tenant(
     return Tenant(**row)
 
 
-@router.get("/clients/{client_id}", responses=VERSIONED)
-async def ops_read_client(state: State, _principal: Ops, client_id: PathUuid, response: Response) -> Client:
-    """One desktop with its load."""
-    row = await ops_reads.read_client(state.pool, client_id)
-    show_version(response, row["version"])
-    return Client(**row)
-
-
 @router.put("/clients/{client_id}", responses=VERSIONED)
 async def ops_change_client(
     state: State, principal: Ops, client_id: PathUuid, expected: Expected, body: ClientPut, response: Response
@@ -93,6 +85,6 @@ async def ops_change_client(
     change = ClientChange(**body.model_dump())
     async with transaction(state.pool) as connection:
         await ops_settings.write_client(connection, client_id, change, actor=actor_of(principal), expected=expected)
-        row = await ops_reads.read_client(connection, client_id)
-    show_version(response, row["version"])
-    return Client(**row)
+        found = client_of(await fleet.read_client(connection, client_id))
+    show_version(response, found.version)
+    return found

@@ -1,4 +1,4 @@
-"""Lists over all tenants, newest first: desktops with their load, requests, batches, residents, audit events."""
+"""Lists over all tenants, newest first: requests, batches, residents, audit events."""
 
 from datetime import date, datetime
 from typing import Annotated, Any
@@ -17,33 +17,6 @@ router = APIRouter()
 
 OpenOnly = Annotated[bool, Query(alias="open", description="Only those that are not over")]
 Action = Annotated[str | None, Query(pattern="^[a-z_]{1,50}$")]
-
-
-class Client(BaseModel):
-    """A desktop and what it holds. `giving_way`: running tasks that were asked to stop. `version`: of its limits."""
-
-    id: UUID
-    tenant_id: int
-    workspace_id: int
-    name: str
-    online: bool
-    healthy: bool
-    paused: bool
-    lost_at: datetime | None
-    last_heartbeat_at: datetime | None
-    connection_epoch: int
-    max_concurrent: int | None
-    max_queue_depth: int | None
-    platform_sessions: dict[str, Any]
-    program_version: str | None
-    revoked_at: datetime | None
-    created_at: datetime
-    version: int
-    running: int
-    queued: int
-    unknown: int
-    high: int
-    giving_way: int
 
 
 class Request(BaseModel):
@@ -126,22 +99,6 @@ class AuditEvent(BaseModel):
     subject: str
     detail: Any
     at: datetime
-
-
-@router.get("/clients")
-async def ops_list_clients(
-    state: State,
-    _principal: Ops,
-    tenant_id: QueryId = None,
-    online: bool = False,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page[Client]:
-    """Desktops of all tenants, or of one; `online=true`: only those that are."""
-    rows = await ops_reads.list_clients(
-        state.pool, before=_uuid_before(cursor), tenant_id=tenant_id, online=online, limit=limit + 1
-    )
-    return page_of(Client, rows, limit)
 
 
 @router.get("/requests")

@@ -77,9 +77,11 @@ values ($1, 'desktop:' || $2::uuid, 'stale_callback', $3::uuid::text,
     jsonb_build_object('generation', $4::bigint, 'current_generation', $5::bigint, 'reason', $6::text))
 
 -- name: find_result_attempt
--- Only the very lease that the desktop names. The request counts while it is open.
+-- Only the very lease that the desktop names. The request counts while it is open. An accept writes its generation on
+-- what it adopts: what an earlier request had asked for is none of this one's.
 select a.monitor_task_id, a.started_at, a.ended_at, a.outcome, a.result_received_at, t.status as task_status,
-    t.ingest_shard_key, d.source, d.status as execution_status, d.attempt_id is not distinct from a.id as is_current,
+    t.ingest_shard_key, case when d.interrupt_generation >= r.accepted_generation then d.source end as source,
+    d.status as execution_status, d.attempt_id is not distinct from a.id as is_current,
     r.created_at as request_accepted_at, now() as received_at
 from desktop_task_attempts a
 join desktop_tasks d on d.id = a.task_id

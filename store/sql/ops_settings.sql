@@ -69,6 +69,7 @@ where id = $1 and revoked_at is null for no key update
 with written as (
     update desktop_clients
     set max_concurrent = $2::int, max_queue_depth = $3, paused = $4, slots_pinned = $2::int is not null,
+        paused_at = case when $4::boolean then case when paused then paused_at else now() end end,
         settings_version = settings_version + 1
     where id = $1
     returning id, tenant_id

@@ -35,7 +35,9 @@ with old as (
 select paused <> $2 as changed from old
 
 -- name: set_client
-update desktop_clients c set paused = $2, settings_version = c.settings_version + (c.paused <> $2)::int
+update desktop_clients c
+set paused = $2, settings_version = c.settings_version + (c.paused <> $2)::int,
+    paused_at = case when $2::boolean then case when c.paused then c.paused_at else now() end end
 from (select id, paused from desktop_clients where id = $1 and revoked_at is null for no key update) o
 where c.id = o.id
 returning o.paused <> $2 as changed

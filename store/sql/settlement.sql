@@ -33,8 +33,10 @@ for no key update
 -- A statement of its own after the locks, so that it sees what committed before they were ours.
 select a.id as attempt_id, a.outcome as attempt_outcome, coalesce(a.started_at, a.leased_at) as began_at,
     d.id as execution_id, d.status as execution_status,
-    -- What an accept adopted carries its generation: on the legacy path the attempt does.
-    case when a.task_id is not null then d.source when a.generation >= r.accepted_generation then 'collect_now' end as source,
+    -- What an accept adopted carries its generation: on the legacy path the attempt does. What an earlier request had asked
+    -- for is none of this one's.
+    case when a.task_id is null then case when a.generation >= r.accepted_generation then 'collect_now' end
+        when d.interrupt_generation >= r.accepted_generation then d.source end as source,
     case when d.id is null then true else d.attempt_id is not distinct from a.id end as is_current,
     t.id as task_id, t.status as task_status, t.active_task_id, t.dispatch_attempts, t.max_attempts,
     r.created_at as request_accepted_at,

@@ -1,6 +1,7 @@
 -- name: lock_client
 -- The epoch's connection must be the newest one: an older hub neither leases nor reports for a client it lost.
-select c.id, t.interrupt_generation
+select c.id, c.highest_generation_seen, t.interrupt_generation, exists (select from desktop_proxy_calls p
+    where p.client_id = c.id and p.state = 'waiting' and p.deadline > now()) as asked
 from desktop_clients c join tenants t on t.id = c.tenant_id
 where c.id = $1 and c.tenant_id = $2 and c.connection_epoch = $3 and c.revoked_at is null
 for no key update of c
@@ -54,12 +55,33 @@ where a.outcome in ('cancelled', 'lease_expired', 'revoked', 'replaced', 'supers
   and a.result_received_at is null and h.phase is distinct from 'POSTING'
 
 -- name: lock_grantable
--- Queued ones by id, before their update. Not leased yet: a hint delivered twice leases once.
-select id from desktop_tasks
-where id = any($1::uuid[]) and tenant_id = $2 and target_client_id = $3 and kind = 'monitor' and status = 'queued'
-  and lease_token_hash is null
-order by id
-for no key update
+-- Tasks ($1) that wait, unleased, for the connections ($2 to $4: client, tenant, epoch) they were announced to. A hint
+-- delivered twice leases once, and the epoch must be the newest one. Clients by id, then tasks by id, and nobody is waited
+-- for: what another transaction holds at this moment is not `locked`, and asked for again.
+with asked as (
+    select * from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) as a(task_id, client_id, tenant_id, epoch)
+), wanted as materialized (
+    select d.id, d.target_client_id, a.epoch
+    from asked a
+    join desktop_clients c on c.id = a.client_id and c.tenant_id = a.tenant_id and c.connection_epoch = a.epoch
+    join desktop_tasks d on d.id = a.task_id and d.target_client_id = a.client_id and d.tenant_id = a.tenant_id
+    where c.revoked_at is null and d.kind = 'monitor' and d.status = 'queued' and d.lease_token_hash is null
+), locked_clients as materialized (
+    select c.id from desktop_clients c
+    join (select distinct target_client_id, epoch from wanted) w on w.target_client_id = c.id
+    where c.connection_epoch = w.epoch and c.revoked_at is null
+    order by c.id
+    for no key update of c skip locked
+), locked_tasks as materialized (
+    select d.id from desktop_tasks d
+    join wanted w on w.id = d.id and w.target_client_id = d.target_client_id
+    join locked_clients l on l.id = d.target_client_id
+    where d.status = 'queued' and d.lease_token_hash is null
+    order by d.id
+    for no key update of d skip locked
+)
+select w.id, w.target_client_id, w.epoch, l.id is not null as locked
+from wanted w left join locked_tasks l on l.id = w.id
 
 -- name: grant_leases
 -- Token, expiry and attempt together, with everything the frame says. A former lease of the row ends here.

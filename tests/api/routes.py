@@ -68,8 +68,10 @@ def sound_body(operation: Operation, world: World) -> dict[str, Any] | None:
             "wait_for_first_dispatch": False,
             "target_client_id": None,
         },
+        "desktop_answer_proxy": {"status": 200},
         "put_badcase_label": {"is_answer": True, "mentions": [], "absence": False, "note": None},
         "register_client": {"workspace_id": world.workspace_id, "name": "n", "version": "1"},
+        "rename_client": {"name": "n"},
         "change_setting": {"value": 10},
         "change_settings": {"values": {"retry_low_water": 10}},
         "change_platform": {

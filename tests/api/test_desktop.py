@@ -128,6 +128,38 @@ async def test_cancel_and_ack_answer_what_became_of_the_task(world: World, http:
     assert settled.json()["result"] == "already_settled"
 
 
+async def test_a_stale_stop_is_answered_with_the_current_order(world: World, http: httpx.AsyncClient) -> None:
+    client = await world.client()
+    victim, adopted = [await world.leased(client, status="in_progress", platform=name) for name in ("qwen", "kimi")]
+    await world.interrupt(victim.task_id, await world.request(client_id=client.id, generation=8), 8)
+    await world.set("desktop_tasks", adopted.task_id, interrupt_generation=9, source="collect_now")
+    for action in ("cancel", "interrupt-ack"):
+        answers = [
+            await call(http, client, lease, action, reason="collect_now_preempt", interrupt_generation=7)
+            for lease in (victim, adopted)
+        ]
+        assert [answer.status_code for answer in answers] == [409, 409]
+        bodies = [answer.json() for answer in answers]
+        assert [body["interrupt_requested"] for body in bodies] == [True, False]
+        assert [body["interrupt_generation"] for body in bodies] == [8, 9]
+
+
+@pytest.mark.parametrize("generation", [2**63 - 1, 2**63, 2**70, -1])
+async def test_a_generation_of_the_future_is_followed_and_one_that_can_be_none_is_422(
+    world: World, http: httpx.AsyncClient, generation: int
+) -> None:
+    """A restored database is behind its desktops: what they were told is not stale."""
+    client = await world.client()
+    victim = await world.leased(client, status="in_progress")
+    await world.interrupt(victim.task_id, await world.request(client_id=client.id, generation=3), 3)
+    answer = await call(http, client, victim, "interrupt-ack", interrupt_generation=generation)
+    if 0 <= generation < 2**63:
+        assert (answer.status_code, answer.json()["result"]) == (200, "preempted")
+    else:
+        assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["body", "interrupt_generation"])
+        assert (await world.execution(victim.task_id))["status"] == "in_progress"
+
+
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer nobody", "Basic abc"])
 async def test_without_a_device_token_every_call_is_401(
     world: World, http: httpx.AsyncClient, header: str | None
@@ -196,6 +228,47 @@ async def test_a_body_over_one_megabyte_is_413_announced_or_not(
     assert [announced.status_code, unannounced.status_code] == [413, 413]
     assert announced.json()["code"] == "payload_too_large"
     assert (await send(http, client, lease, raw="x" * (MAX_BODY_BYTES - 1000))).status_code == 202
+
+
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "chunked"])
+@pytest.mark.parametrize(("over", "status"), [(0, 202), (1, 413)], ids=["one-megabyte", "one-byte-more"])
+async def test_a_result_has_one_megabyte_to_the_byte(
+    world: World, http: httpx.AsyncClient, over: int, status: int, announced: bool
+) -> None:
+    client = await world.client()
+    lease = await world.leased(client, status="in_progress")
+    known = {"lease_token": lease.token, "attempt_id": str(lease.attempt_id), "outcome": "succeeded", "raw": ""}
+    filled = {**known, "raw": "x" * (MAX_BODY_BYTES + over - len(json.dumps(known)))}
+    body = json.dumps(filled).encode()
+    assert len(body) == MAX_BODY_BYTES + over
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 65536):
+            yield body[start : start + 65536]
+
+    answer = await http.post(
+        f"/api/desktop/tasks/{lease.task_id}/result",
+        content=body if announced else chunks(),
+        headers={"Authorization": f"Bearer {client.token}", "Content-Type": "application/json"},
+    )
+    assert answer.status_code == status
+    assert ((await world.execution(lease.task_id))["result_received_at"] is None) is (status == 413)
+
+
+@pytest.mark.parametrize("media", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+async def test_a_body_that_is_not_announced_as_json_is_415_and_changes_nothing(
+    world: World, http: httpx.AsyncClient, publisher: RecordingPublisher, media: str
+) -> None:
+    client = await world.client()
+    lease = await world.leased(client, status="in_progress")
+    known = {"lease_token": lease.token, "attempt_id": str(lease.attempt_id), "outcome": "succeeded", "raw": "{}"}
+    answer = await http.post(
+        f"/api/desktop/tasks/{lease.task_id}/result",
+        content=json.dumps(known).encode(),
+        headers={"Authorization": f"Bearer {client.token}", "Content-Type": media},
+    )
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert publisher.published == []
 
 
 DEEP = "[" * 1000 + "]" * 1000

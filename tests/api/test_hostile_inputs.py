@@ -105,6 +105,7 @@ def ids_of(world: World) -> dict[str, Any]:
         "request_id": uuid4(),
         "client_id": uuid4(),
         "task_id": uuid4(),
+        "call_id": uuid4(),
         "tenant_id": missing,
         "key": "retry_low_water",
         "platform": "qwen",
@@ -112,6 +113,7 @@ def ids_of(world: World) -> dict[str, Any]:
     }
 
 
+DEVICE_PATHS = ("/api/desktop/tasks/", "/api/desktop/proxy/")
 # They take nothing, and ask a Temporal that has no schedules here.
 BODILESS = ("reconcile_now", "tune_now")
 
@@ -152,7 +154,7 @@ async def test_an_odd_id_in_any_path_is_422_or_404(call: Caller, world: World, e
             for odd in ODD_IDS:
                 path = operation.filled({**ids_of(world), name: odd})
                 response = await call(operation.method, path, json=sound_body(operation, world))
-                allowed = (401, 422) if operation.path.startswith("/api/desktop/tasks/") else (404, 405, 422)
+                allowed = (401, 422) if operation.path.startswith(DEVICE_PATHS) else (404, 405, 422)
                 assert response.status_code in allowed, (operation, odd, response.text)
                 problem_of(response, response.status_code)
 

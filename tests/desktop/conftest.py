@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from tests.desktop.desk import Desk
 from tests.desktop.hub import TOKEN, Hub, running_hub
 from tests.desktop.stepdriver import StepDriver
 
-QUICK = Timings(no_slot=0.05, stale_grace=5.0, reconnect=Backoff(0.01, 0.05), resend=Backoff(0.02, 0.1))
+SOON = Backoff(0.01, 0.05)
+QUICK = Timings(no_slot=0.05, stale_grace=5.0, reconnect=SOON, crowded=SOON, resend=Backoff(0.02, 0.1))
 QUICK_CALLS = RestPolicy(Tries(3, 5.0, 0.01, 0.02), Tries(4, 5.0, 0.01, 0.02), Tries(1, 5.0))
 
 OpenDesk = Callable[..., Any]
@@ -36,7 +38,7 @@ async def open_desk(hub: Hub, driver: StepDriver, tmp_path: Path) -> AsyncIterat
     """Start a desktop: `desk = await open_desk(max_concurrent=1)`; it is connected when this returns."""
     async with AsyncExitStack() as stack:
 
-        async def start(*, connected: bool = True, **changes: Any) -> Desk:
+        async def start(*, connected: bool = True, rng: Random | None = None, **changes: Any) -> Desk:
             fields: dict[str, Any] = {
                 "client_id": "0198-desk",
                 "token": TOKEN,
@@ -46,7 +48,7 @@ async def open_desk(hub: Hub, driver: StepDriver, tmp_path: Path) -> AsyncIterat
                 "driver": driver,
                 "timings": QUICK,
             }
-            desk = Desk(DesktopConfig(**{**fields, **changes}), QUICK_CALLS)
+            desk = Desk(DesktopConfig(**{**fields, **changes}), QUICK_CALLS, rng)
             await stack.enter_async_context(desk)
             if connected:
                 await desk.connected()

@@ -1,6 +1,7 @@
 """A desktop that runs beside a test."""
 
 import asyncio
+from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -15,9 +16,9 @@ from tests.desktop.waiting import Record
 class Desk:
     """A running client with the record of its events."""
 
-    def __init__(self, config: DesktopConfig, policy: RestPolicy) -> None:
+    def __init__(self, config: DesktopConfig, policy: RestPolicy, rng: Random | None = None) -> None:
         self.record = Record()
-        self.client = DesktopClient(config, self.record, policy=policy)
+        self.client = DesktopClient(config, self.record, policy=policy, rng=rng)
         self.running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

@@ -28,6 +28,8 @@ from domain.protocol import (
     Heartbeat,
     HeldTask,
     Hello,
+    ProxyRequest,
+    ProxyResponse,
     ServerAck,
     ServerFrame,
     Snapshot,
@@ -80,6 +82,10 @@ class Hub:
     acks_heartbeats: bool = True
     refuse_with: int | None = None
     controls: list[TaskControl] = field(default_factory=list)
+    # HTTP calls that snapshots list, until they are answered.
+    proxies: list[ProxyRequest] = field(default_factory=list)
+    # Error codes to reply to answers with, first come first served; then acks.
+    proxy_replies: list[str] = field(default_factory=list)
     # Answers to give instead of doing the call, by action, first come first served.
     troubles: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     signal: Signal = field(default_factory=Signal)
@@ -154,8 +160,16 @@ class Hub:
                 await socket.send(protocol.encode(page))
         if isinstance(frame, Heartbeat) and self.acks_heartbeats:
             await socket.send(protocol.encode(ServerAck(id=str(new_uuid()), ref=frame.id)))
+        if isinstance(frame, ProxyResponse):
+            await socket.send(protocol.encode(self._reply(frame)))
         self.frames.append(frame)
         self.signal.changed()
+
+    def _reply(self, frame: ProxyResponse) -> ServerFrame:
+        if self.proxy_replies:
+            code = self.proxy_replies.pop(0)
+            return ErrorFrame(id=str(new_uuid()), ref=frame.id, code=code, message="no")
+        return ServerAck(id=str(new_uuid()), ref=frame.id)
 
     def _snapshot(self, asked: Hello | Sync) -> list[Snapshot]:
         """Two pages: what waits, then what is held and the pending orders."""
@@ -165,7 +179,9 @@ class Hub:
         common: dict[str, Any] = {"ref": asked.id, "connection_epoch": self.connections, "generation": 0}
         return [
             Snapshot(id=str(new_uuid()), page=0, last=False, available=waiting, **common),
-            Snapshot(id=str(new_uuid()), page=1, last=True, held=held, controls=self.controls, **common),
+            Snapshot(
+                id=str(new_uuid()), page=1, last=True, held=held, controls=self.controls, proxies=self.proxies, **common
+            ),
         ]
 
     def _valid(self, task_id: str) -> bool:
@@ -185,6 +201,9 @@ class Hub:
             await self.send(interrupt(task_id, lease.generation))
         return answer
 
+    async def proxy(self, call_id: str, request: Request) -> JSONResponse:
+        return await self.call(call_id, "proxy", request)
+
     async def pull(self, request: Request) -> JSONResponse:
         return await self.call("", "lease", request)
 
@@ -199,6 +218,8 @@ class Hub:
             return problem(*self.troubles[call.action].pop(0))
         if call.action == "lease":
             return self._lease_offers(call.body["count"])
+        if call.action == "proxy":
+            return JSONResponse({"call_id": call.task_id})
         lease = self.leases.get(call.task_id)
         token = call.body.get("lease_token")
         if call.action == "interrupt-ack" and token is None:
@@ -272,6 +293,7 @@ async def _rest(hub: Hub) -> AsyncIterator[str]:
     app = FastAPI()
     app.post("/api/desktop/tasks/lease")(hub.pull)
     app.post("/api/desktop/tasks/{task_id}/{action}")(hub.call)
+    app.post("/api/desktop/proxy/{call_id}")(hub.proxy)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[listening]))

@@ -1,16 +1,23 @@
 """Connecting, being thrown off, and coming back (2-desktop §2.1)."""
 
+import asyncio
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
 
 from desktop.backoff import Backoff
 from desktop.config import Timings
 from desktop.events import EventKind
+from desktop.naps import NapWatch
 from domain.lanes import Lane
 from domain.phases import Phase
-from domain.protocol import ClientAck, CloseCode, Heartbeat, Hello, Snapshot, Sync
+from domain.protocol import ClientAck, CloseCode, Heartbeat, Hello, Snapshot, Sync, decode_client_frame
 from tests.desktop.frames import available, interrupt
 from tests.desktop.hub import Hub
 from tests.desktop.stepdriver import StepDriver
@@ -39,7 +46,17 @@ async def test_after_a_restart_of_the_hub_the_desktop_comes_back_with_what_it_ho
     assert driver.phases(running.task_id).count(Phase.WAITING) == 1
 
 
-@pytest.mark.parametrize("code", [CloseCode.SLOW_CONSUMER, CloseCode.SERVER_ERROR, CloseCode.SERVICE_RESTART, 1011])
+@pytest.mark.parametrize(
+    "code",
+    [
+        CloseCode.SLOW_CONSUMER,
+        CloseCode.TOO_MANY_FRAMES,
+        CloseCode.HUB_FULL,
+        CloseCode.SERVER_ERROR,
+        CloseCode.SERVICE_RESTART,
+        1011,
+    ],
+)
 async def test_these_close_codes_reconnect(hub: Hub, open_desk: Any, code: int) -> None:
     desk = await open_desk()
     await hub.sockets[-1].close(code)
@@ -215,9 +232,127 @@ async def test_the_highest_generation_survives_a_restart(hub: Hub, open_desk: An
     assert hub.of(Hello)[-1].highest_generation == 41
 
 
-def test_waits_grow_to_their_bound_and_are_spread() -> None:
-    backoff, rng = Backoff(1.0, 10.0), Random(7)
-    for tries in range(2000):
-        assert 0 <= backoff.delay(tries, rng) <= min(10.0, 2.0 ** min(tries, 10))
-    firsts = [backoff.delay(3, rng) for _ in range(1000)]
-    assert all(sum(low <= delay < low + 1 for delay in firsts) > 60 for low in range(8))
+async def test_the_first_heartbeat_comes_with_the_snapshot_and_names_what_it_brought(
+    hub: Hub, driver: StepDriver, open_desk: Any
+) -> None:
+    desk = await open_desk(max_concurrent=1, timings=Timings(heartbeat=3600.0, reconnect=Backoff(0.01, 0.05)))
+    running, missed = available(), available()
+    driver.hold(running.task_id, Phase.WAITING)
+    await hub.push(running)
+    await driver.inside(running.task_id, Phase.WAITING)
+    hub.leases[missed.task_id] = type(hub.leases[running.task_id])(missed)
+    before = len(hub.of(Heartbeat))
+    hub.sockets[-1].transport.abort()
+    await desk.connected(2)
+    await hub.until(lambda: len(hub.of(Heartbeat)) > before)
+    beat = hub.of(Heartbeat)[-1]
+    assert [held.attempt_id for held in beat.running] == [running.attempt_id]
+    assert [held.attempt_id for held in beat.queued] == [missed.attempt_id]
+
+
+async def test_a_desktop_that_slept_connects_again_though_its_socket_looks_healthy(
+    hub: Hub, open_desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SleepyClock()
+    monkeypatch.setattr("desktop.session.NapWatch", lambda: NapWatch(wall=clock, steady=lambda: 0.0))
+    desk = await open_desk(timings=Timings(heartbeat=0.02, reconnect=Backoff(0.01, 0.05)))
+    beats = len(hub.of(Heartbeat))
+    await hub.until(lambda: len(hub.of(Heartbeat)) > beats + 2)
+    assert hub.connections == 1
+    clock.now += 3600.0
+    await desk.connected(2)
+    again = len(hub.of(Heartbeat))
+    await hub.until(lambda: len(hub.of(Heartbeat)) > again + 2)
+    assert hub.connections == 2
+
+
+class SleepyClock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class LongestWaits(Random):
+    """Chance that always takes the upper end."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return max(a, b)
+
+
+async def test_connections_that_end_right_after_opening_make_the_waits_longer(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk(timings=Timings(reconnect=Backoff(0.01, 1.0)), rng=LongestWaits())
+    for number in (2, 3, 4):
+        await hub.sockets[-1].close(CloseCode.SERVICE_RESTART)
+        await desk.connected(number)
+    waits = [event.interval_ms for event in desk.record.of(EventKind.RECONNECTING)]
+    assert waits == [10.0, 20.0, 40.0]
+
+
+async def test_after_a_connection_that_held_the_next_wait_is_the_first_one_again(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk(timings=Timings(reconnect=Backoff(0.01, 1.0), settled=0.0), rng=LongestWaits())
+    for number in (2, 3, 4):
+        await hub.sockets[-1].close(CloseCode.SERVICE_RESTART)
+        await desk.connected(number)
+    waits = [event.interval_ms for event in desk.record.of(EventKind.RECONNECTING)]
+    assert waits == [10.0, 10.0, 10.0]
+
+
+async def test_a_handshake_answered_with_503_waits_as_long_as_it_asks(open_desk: Any) -> None:
+    def refuse(_connection: ServerConnection, _request: Request) -> Response:
+        return Response(503, "Service Unavailable", Headers({"Retry-After": "7", "Content-Length": "0"}))
+
+    async def unreachable(_socket: ServerConnection) -> None:
+        raise AssertionError("no handshake succeeds")
+
+    async with serve(unreachable, "127.0.0.1", 0, process_request=refuse) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        desk = await open_desk(connected=False, ws_url=url)
+        waits = await desk.record.seen(EventKind.RECONNECTING)
+        await desk.kill()
+    assert waits.detail == "503"
+    assert 7_000 <= waits.interval_ms <= 7_100
+
+
+async def test_hello_names_the_version_that_the_hub_chose_among_all_that_were_offered(
+    open_desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("domain.protocol.SUPPORTED", ("giveway.v3", "giveway.v2", "giveway.v1"))
+    greeted: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+
+    async def greet(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        hello = decode_client_frame(await socket.recv())
+        assert isinstance(hello, Hello)
+        greeted.set_result((socket.request.headers["Sec-WebSocket-Protocol"], hello.protocol))
+        await socket.wait_closed()
+
+    async with serve(greet, "127.0.0.1", 0, subprotocols=[Subprotocol("giveway.v2")], close_timeout=1) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        desk = await open_desk(connected=False, ws_url=url)
+        async with asyncio.timeout(20):
+            offered, named = await greeted
+        await desk.kill()
+    assert (offered, named) == ("giveway.v3, giveway.v2, giveway.v1", "giveway.v2")
+
+
+class ForgetfulDriver(StepDriver):
+    """Cannot say how its logins are: once, when a heartbeat asks."""
+
+    asked = 0
+
+    def sessions(self) -> Mapping[str, str]:
+        self.asked += 1
+        if self.asked == 3:
+            raise KeyError("a page that is gone")
+        return super().sessions()
+
+
+async def test_a_desktop_that_cannot_beat_connects_again_rather_than_fall_silent(hub: Hub, open_desk: Any) -> None:
+    desk = await open_desk(driver=ForgetfulDriver(), timings=QUICK_BEATS)
+    await desk.connected(2)
+    beats = len(hub.of(Heartbeat))
+    await hub.until(lambda: len(hub.of(Heartbeat)) > beats + 2)

@@ -77,3 +77,12 @@ async def test_shipped_samples_are_replayed_end_to_end(hub: Hub, tmp_path: Path)
     stop.set()
     await fleet
     assert hub.results[0]["raw"].encode() == asked.path.read_bytes()
+
+
+async def test_desktops_start_one_after_the_other_and_a_stop_waits_for_none_of_them(hub: Hub, tmp_path: Path) -> None:
+    record, stop = Record(), asyncio.Event()
+    fleet = asyncio.create_task(run_fleet(configs(hub, tmp_path, 3), record, stop=stop, spread=3600))
+    await record.seen(EventKind.CONNECTED)
+    stop.set()
+    assert await fleet == []
+    assert hub.connections == 1

@@ -109,3 +109,28 @@ def test_a_policy_of_a_set_up_at_work_or_of_anybody_else_stays(clone: Path, line
     policy.write_text(f"#!/bin/sh\n{line}\nexit 101\n")
     assert set_up(clone, "broker").returncode == 0
     assert policy.exists()
+
+
+def set_up_browser(clone: Path, *, chromium: bool) -> subprocess.CompletedProcess[str]:
+    """With a folder of programs of its own: those that the script runs, and a Chromium or none. Nobody is root here."""
+    programs = clone / "programs"
+    programs.mkdir()
+    for name in ("bash", "sed", "mkdir", "flock", "dirname", "grep"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    an_executable(programs / "id", "#!/bin/sh\necho 1000\n")
+    if chromium:
+        an_executable(programs / "chromium", "#!/bin/sh\n")
+    environment = {"PATH": str(programs), "GIVEWAY_POLICY_RC_D": str(clone / "policy-rc.d")}
+    command = [str(programs / "bash"), str(clone / "devstack" / "setup.sh"), "browser"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+
+
+def test_a_machine_without_chromium_and_without_root_is_told_what_to_do_and_goes_on(clone: Path) -> None:
+    ended = set_up_browser(clone, chromium=False)
+    assert ended.returncode == 0
+    assert "apt-get install --no-install-recommends chromium" in ended.stderr
+
+
+def test_an_installed_chromium_is_left_as_it_is_without_a_word(clone: Path) -> None:
+    ended = set_up_browser(clone, chromium=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -151,16 +151,21 @@ async def make_rig(
     """Starts hubs on one backend and one broker."""
     async with AsyncExitStack() as stack:
 
-        async def make(connection: BrokerConnection = broker, limits: Limits = LIMITS) -> Rig:
-            queue = await stack.enter_async_context(DispatchQueue(connection, prefix=prefix))
+        async def make(
+            connection: BrokerConnection = broker,
+            limits: Limits = LIMITS,
+            over: Any = backend,
+            queues: type[DispatchQueue] = DispatchQueue,
+        ) -> Rig:
+            queue = await stack.enter_async_context(queues(connection, prefix=prefix))
 
             async def announce(message: ClientClosed) -> None:
                 await publish_control(publisher, message)
 
-            hub = Hub(backend, queue, publish_control=announce, limits=limits)
+            hub = Hub(over, queue, publish_control=announce, limits=limits)
             await stack.enter_async_context(hub.serve("127.0.0.1", 0))
             await queue.ready.wait()
-            return Rig(hub, backend, publisher, queue, stack)
+            return Rig(hub, over, publisher, queue, stack)
 
         yield make
 

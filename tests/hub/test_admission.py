@@ -84,6 +84,19 @@ async def test_another_path_is_not_found(rig: Rig) -> None:
     assert refused.value.response.status_code == 404
 
 
+async def test_a_target_that_is_no_url_is_not_found_and_fills_no_log(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.hub.port)
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + "A" * 22
+    writer.write(f"GET //[x HTTP/1.1\r\nHost: x\r\n{upgrade}==\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert "Traceback" not in caplog.text
+
+
 async def test_a_database_that_is_away_sends_the_client_back_to_try_again(rig: Rig) -> None:
     rig.backend.failure = DatabaseUnavailable("away")
     assert await (await rig.desk()).closed() == CloseCode.SERVER_ERROR

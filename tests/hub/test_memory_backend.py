@@ -12,9 +12,15 @@ class TestMemoryBackend(BackendContract):
     @pytest.fixture
     async def world(self) -> BackendWorld:
         backend = MemoryBackend()
-        token, client = backend.register()
+        (token, client), (other_token, other) = backend.register(), backend.register()
 
         async def queue_task() -> UUID:
             return backend.queue(client)
 
-        return BackendWorld(backend, token, queue_task)
+        async def queue_other() -> UUID:
+            return backend.queue(other)
+
+        async def open_call() -> UUID:
+            return backend.open_call(client)
+
+        return BackendWorld(backend, token, queue_task, other_token, queue_other, open_call)

@@ -53,6 +53,51 @@ async def test_hints_that_come_during_a_grant_are_fetched_together_by_the_next(r
     await until(lambda: sorted(rig.backend.reported) == sorted(tasks))
 
 
+async def test_hints_of_many_clients_that_come_during_grants_go_together_into_the_next(rig: Rig) -> None:
+    desks = [await rig.desk() for _ in range(10)]
+    for desk in desks:
+        await desk.hello()
+    rig.backend.gate.clear()
+    for desk in desks:
+        await rig.hint(desk.client, rig.backend.queue(desk.client))
+        # Orders do not wait for grants: what was published before this one has arrived.
+        await rig.order(desk.client, uuid4(), 1)
+        await desk.next(TaskControl)
+    rig.backend.gate.set()
+    for desk in desks:
+        assert (await desk.next(TaskAvailable)).target_client_id == str(desk.client.client_id)
+    # One, then one beside it that took what had come by then, then the rest.
+    assert len(rig.backend.grants) <= 3
+    assert sum(map(len, rig.backend.grants)) == 10
+
+
+async def test_a_task_that_somebody_else_holds_is_asked_for_again(rig: Rig) -> None:
+    desk = await rig.desk()
+    await desk.hello()
+    rig.backend.busy[desk.client.client_id] = 2
+    task_id = rig.backend.queue(desk.client)
+    await rig.hint(desk.client, task_id)
+    assert (await desk.next(TaskAvailable)).task_id == str(task_id)
+    assert rig.backend.grants == [[task_id]] * 3
+    assert len(rig.backend.snapshots) == 1
+
+
+async def test_a_grant_that_fails_costs_the_other_clients_in_it_a_snapshot_and_no_task(rig: Rig) -> None:
+    desks = [await rig.desk() for _ in range(4)]
+    for desk in desks:
+        await desk.hello()
+    rig.backend.gate.clear()
+    tasks = [rig.backend.queue(desk.client) for desk in desks]
+    for desk, task_id in zip(desks, tasks, strict=True):
+        await rig.hint(desk.client, task_id)
+        await rig.order(desk.client, uuid4(), 1)
+        await desk.next(TaskControl)
+    rig.backend.lost_grants = 3
+    rig.backend.gate.set()
+    for desk, task_id in zip(desks, tasks, strict=True):
+        assert [frame.task_id for frame in (await desk.next(Snapshot)).available] == [str(task_id)]
+
+
 async def test_one_clients_slow_grant_delays_no_other_client(rig: Rig) -> None:
     slow, quick = await rig.desk(), await rig.desk()
     await slow.hello()

@@ -1,6 +1,7 @@
 """The moves that scenes are made of: like any move, but of one desktop, and with an aim."""
 
 from domain.errors import GivewayError
+from domain.hub_port import ConnectionEnd
 from domain.messages import RequestRef
 from store import requests
 from store.database import transaction
@@ -8,6 +9,7 @@ from store.settings import write_dispatch_setting
 from tests.model import desks, giving_way, people, server
 from tests.model.state import OPEN, PLATFORMS, Desk, Model, Task
 from tests.support.clicks import click
+from tests.support.granting import grant
 
 # Rounds until a desktop is as busy as it can be.
 ROUNDS = 4
@@ -29,7 +31,7 @@ async def alone_there(desk: Desk, model: Model) -> bool | None:
     """The only desktop of its tenant."""
     for other in model.desks:
         if other.world is desk.world and other is not desk and other.epoch:
-            await model.hub.disconnected(other.id, other.epoch)
+            await model.hub.disconnected([ConnectionEnd(other.id, other.epoch)])
             other.epoch = 0
     if not desk.epoch:
         await desks.connect(model, desk)
@@ -105,7 +107,7 @@ async def take_all(desk: Desk, model: Model) -> bool | None:
     """Lease what is queued there and start what has a slot."""
     query = "select id from desktop_tasks where target_client_id = $1 and status = 'queued' order by id"
     ids = [row["id"] for row in await model.pool.fetch(query, desk.id)]
-    desk.waiting += await model.hub.grant(desk.hands.identity, desk.epoch, ids)
+    desk.waiting += await grant(model.hub, desk.hands.identity, desk.epoch, ids)
     for task in list(desk.waiting):
         try:
             await desks.begin(desk, task)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from domain.desktop_calls import PulledTask, ResultCall
 from domain.errors import LeaseLost
-from domain.hub_port import HeartbeatRecord
+from domain.hub_port import ConnectionEnd, HeartbeatRecord
 from domain.legacy import parse_task_id
 from domain.phases import Phase
 from domain.protocol import Heartbeat, HeldAttempt, Hello, TaskAvailable
@@ -13,6 +13,7 @@ from store import leases, legacy_leases, results
 from store.legacy_leases import LegacyLease
 from tests.model.budgets import check_start
 from tests.model.state import Desk, Message, Model, Moves, Task
+from tests.support.granting import grant
 
 
 def is_legacy(task: Task) -> bool:
@@ -42,7 +43,7 @@ async def take(model: Model) -> bool | None:
         desk.id,
     )
     some = [row["id"] for row in rows if model.chance(0.8)]
-    frames = await model.hub.grant(desk.hands.identity, desk.epoch, some)
+    frames = await grant(model.hub, desk.hands.identity, desk.epoch, some)
     if not frames:
         return False
     arrived = [frame for frame in frames if model.chance(0.93)]
@@ -183,7 +184,7 @@ async def disconnect(model: Model) -> bool | None:
     desk = model.desk()
     if desk is None:
         return False
-    await model.hub.disconnected(desk.id, desk.epoch)
+    await model.hub.disconnected([ConnectionEnd(desk.id, desk.epoch)])
     desk.epoch = 0
 
 

@@ -12,6 +12,7 @@ from store.database import Pool
 from tests.model import desks, giving_way, people, scenes, server
 from tests.model.invariants import check
 from tests.model.state import LIVE, OPEN, OPEN_BATCH, Desk, Model, Move, prepare
+from tests.support.granting import grant
 
 MOVES = {**desks.MOVES, **giving_way.MOVES, **people.MOVES, **server.MOVES}
 # Desktops beat every two seconds; a step takes some milliseconds.
@@ -167,7 +168,7 @@ async def run_all(model: Model, desk: Desk) -> None:
     rows = await model.pool.fetch(
         "select id from desktop_tasks where target_client_id = $1 and status = 'queued'", desk.id
     )
-    desk.waiting += await model.hub.grant(desk.hands.identity, desk.epoch, [row["id"] for row in rows])
+    desk.waiting += await grant(model.hub, desk.hands.identity, desk.epoch, [row["id"] for row in rows])
     desk.waiting += await desk.legacy.pull(10)
     for task in list(desk.waiting):
         try:

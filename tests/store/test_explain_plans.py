@@ -68,7 +68,7 @@ async def every_statement_by_index(scene: Scene) -> None:
         ("gauges", "read_owners", ()),
         ("gauges", "read_fleet", ()),
         ("gauges", "read_safe_points", ()),
-        ("ops_reads", "list_clients", (None, None, None, False, 51)),
+        ("fleet", "list_newest", (None, None, None, None, None, None, True, False, 51)),
     ]
     for file, name, arguments in cases:
         plan = await explain(scene.world.pool, statements(file)[name], *arguments)

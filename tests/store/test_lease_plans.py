@@ -8,7 +8,8 @@ import pytest
 
 from domain.desktop_calls import CancelCall, InterruptAckCall, ResultCall
 from domain.errors import StaleGeneration
-from domain.hub_port import ClientIdentity
+from domain.hub_port import ClientIdentity, GrantRequest
+from domain.ids import new_uuid
 from domain.phases import Phase
 from domain.protocol import HeldAttempt, Hello
 from store import leases, presence, results, snapshots
@@ -116,5 +117,10 @@ async def a_connection_its_snapshot_and_its_grants(scene: Scene) -> None:
         epoch = await presence.connect(scene.pool, scene.identity, Hello(id="1", held=held))
         await snapshots.take_snapshot(scene.pool, scene.identity, epoch, held, 0)
         await snapshots.mark_pushed(scene.pool, [waiting.task_id])
+        hinted = [await scene.world.execution_task(await scene.world.business_task(), scene.client.id) for _ in "12"]
+        others = [GrantRequest(ClientIdentity(new_uuid(), scene.world.tenant_id), 1, (new_uuid(),)) for _ in range(50)]
+        mine = GrantRequest(scene.identity, epoch, tuple(hinted))
+        [answer, *_] = await snapshots.grant_leases(scene.pool, [mine, *others])
+        assert len(answer.frames) == 2
     assert (await scene.world.execution(lost.task_id))["status"] == "failed"
     await scene.check()

@@ -20,6 +20,7 @@ from store.database import Pool, open_pool, transaction
 from store.hub_backend import StoreHubBackend
 from store.leases import LeaseRef
 from store.settlement import Ending, settle
+from tests.support.granting import grant
 from tests.support.world import World, ago
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class LeaseMachine(RuleBasedStateMachine):
         async def run() -> None:
             rows = await self._pool.fetch(FREE, self.world.tenant_id)
             tasks = [await self.world.execution_task(row["id"], self.client.id) for row in rows]
-            self.known += await self._hub.grant(self.me, self.epoch, tasks)
+            self.known += await grant(self._hub, self.me, self.epoch, tasks)
 
         self.do(run())
 

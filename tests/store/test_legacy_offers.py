@@ -15,6 +15,7 @@ from store.database import Pool, transaction
 from store.hub_backend import StoreHubBackend
 from store.legacy_pull import pull
 from tests.support.clicks import accepted, whole
+from tests.support.granting import grant
 from tests.support.legacy import LegacyHands, legacy_task, number_of, numbers, offered, pick_of
 from tests.support.world import World, ago
 
@@ -108,7 +109,7 @@ async def test_a_pull_goes_by_lane_priority_dispatch_after_and_planned_at(world:
     await offered(world, client, *(task for task, _ in rows))
     first = await LegacyHands(world, client).pull(3)
     assert numbers(first) == [boosted, important, earlier]
-    frames = await StoreHubBackend(world.pool).grant(LegacyHands(world, client).identity, 1, [retry, plain, later])
+    frames = await grant(StoreHubBackend(world.pool), LegacyHands(world, client).identity, 1, [retry, plain, later])
     assert [frame.task_id for frame in frames] == [f"l-{plain}", f"l-{later}", f"l-{retry}"]
 
 
@@ -208,10 +209,10 @@ async def test_the_hub_gets_an_offer_as_a_frame_without_lease(world: World) -> N
     task, unknown = await legacy_task(world), await legacy_task(world)
     await offered(world, client, task)
     hub, identity = StoreHubBackend(world.pool), LegacyHands(world, client).identity
-    [frame] = await hub.grant(identity, 1, [task, unknown])
+    [frame] = await grant(hub, identity, 1, [task, unknown])
     assert (frame.task_id, frame.owner, frame.is_offer) == (f"l-{task}", "legacy", True)
     assert (frame.attempt_id, frame.attempt, frame.status) == ("", 0, "pending")
-    assert await hub.grant(identity, 2, [task]) == [], "a replaced connection"
+    assert await grant(hub, identity, 2, [task]) == [], "a replaced connection"
     assert (await world.business(task))["status"] == "pending"
 
 

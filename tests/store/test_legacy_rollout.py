@@ -9,11 +9,12 @@ from store import batch_tasks
 from store.audit import Integrity, check_integrity
 from store.catalog import Reach, change_question
 from store.client_choice import blocked_platforms, read_clients
-from store.clients import list_clients
 from store.database import Pool
+from store.fleet import FleetFilter, list_clients
 from store.hub_backend import StoreHubBackend
 from store.settings import read_dispatch_settings, read_platform_limits
 from tests.support.clicks import Hands, rounds, task_of_today, whole
+from tests.support.granting import grant
 from tests.support.legacy import LegacyHands, legacy_task, number_of, offered
 from tests.support.world import World
 
@@ -108,10 +109,10 @@ async def test_leases_and_offers_show_where_desktops_are_chosen(world: World) ->
         [client] = await read_clients(connection, world.tenant_id, None, settings)
         limits = await read_platform_limits(connection, settings)
         blocked = await blocked_platforms(connection, world.tenant_id, limits)
+        [listed] = await list_clients(connection, FleetFilter(tenant_id=world.tenant_id))
     assert client.free_slots == 1
     assert blocked == {"qwen": set(), "doubao": {hands.desktop.id}}
-    [listed] = await list_clients(world.pool, world.tenant_id)
-    assert (listed.running, listed.queued) == (1, 1)
+    assert (listed["running"], listed["queued"], listed["slots_used"]) == (1, 1, 1)
 
 
 async def test_an_offer_of_one_tenant_is_nothing_to_another(world: World) -> None:
@@ -122,7 +123,7 @@ async def test_an_offer_of_one_tenant_is_nothing_to_another(world: World) -> Non
     hub = StoreHubBackend(world.pool)
     forged = ClientIdentity(client.id, other.tenant_id)
     for identity in (ClientIdentity(stranger.id, other.tenant_id), forged):
-        assert await hub.grant(identity, 1, [task]) == []
+        assert await grant(hub, identity, 1, [task]) == []
         assert (await hub.snapshot(identity, 1, [], 0)).available == []
     assert await LegacyHands(other, client).pull() == []
 

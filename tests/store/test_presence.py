@@ -5,7 +5,7 @@ import pytest
 
 from activities.presence import PresenceSweeper
 from domain.errors import FencedOut, Unauthorized
-from domain.hub_port import ClientIdentity, HeartbeatRecord
+from domain.hub_port import ClientIdentity, ConnectionEnd, HeartbeatRecord
 from domain.lanes import Lane
 from domain.messages import ClientLost, RequestRef
 from domain.protocol import Heartbeat, HeldAttempt, Hello
@@ -75,16 +75,16 @@ async def test_each_connection_has_a_higher_epoch(world: World, hub: StoreHubBac
 async def test_an_older_hubs_close_never_takes_the_client_offline(world: World, hub: StoreHubBackend) -> None:
     client = await world.client()
     epoch = await hub.connected(identity(world, client), Hello(id="1"))
-    await hub.disconnected(client.id, epoch - 1)
+    await hub.disconnected([ConnectionEnd(client.id, epoch - 1)])
     assert (await world.row("desktop_clients", client.id))["online"]
-    await hub.disconnected(client.id, epoch)
+    await hub.disconnected([ConnectionEnd(client.id, epoch)])
     assert not (await world.row("desktop_clients", client.id))["online"]
 
 
 async def test_a_beat_still_on_its_way_does_not_revive_a_closed_connection(world: World, hub: StoreHubBackend) -> None:
     client = await world.client()
     epoch = await hub.connected(identity(world, client), Hello(id="1"))
-    await hub.disconnected(client.id, epoch)
+    await hub.disconnected([ConnectionEnd(client.id, epoch)])
     await hub.heartbeats([beat(client, epoch)])
     assert not (await world.row("desktop_clients", client.id))["online"]
 
@@ -211,7 +211,7 @@ async def test_a_closed_connection_is_lost_only_after_its_thirty_seconds(world: 
     client = await world.client()
     request = await world.request()
     await world.business_task(lane=Lane.HIGH, request_id=request, client_id=client.id)
-    await hub.disconnected(client.id, 1)
+    await hub.disconnected([ConnectionEnd(client.id, 1)])
     assert (await sweep(world))["lost"] == 0
     await silence(world, client, 31)
     await sweep(world)

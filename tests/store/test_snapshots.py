@@ -12,6 +12,7 @@ from store import leases, requests
 from store.database import Pool
 from store.hub_backend import StoreHubBackend
 from store.leases import LeaseRef
+from tests.support.granting import grant
 from tests.support.world import Desktop, Lease, World, ago, digest
 
 
@@ -37,7 +38,7 @@ async def test_a_grant_leases_the_task_with_everything_the_frame_says(world: Wor
     client, question = await world.client(), await world.question("Is Acme any good?")
     business = await world.business_task(question=question)
     task = await world.execution_task(business, client.id)
-    [frame] = await hub.grant(identity(world, client), 1, [task])
+    [frame] = await grant(hub, identity(world, client), 1, [task])
     row = await world.execution(task)
     attempt = await world.row("desktop_task_attempts", row["attempt_id"])
     assert row["lease_token_hash"] == attempt["token_hash"] == digest(frame.lease_token)
@@ -50,15 +51,15 @@ async def test_a_grant_leases_the_task_with_everything_the_frame_says(world: Wor
 async def test_a_hint_delivered_twice_leases_once(world: World, hub: HubBackend) -> None:
     client = await world.client()
     task = await world.execution_task(await world.business_task(), client.id)
-    assert len(await hub.grant(identity(world, client), 1, [task])) == 1
-    assert await hub.grant(identity(world, client), 1, [task]) == []
+    assert len(await grant(hub, identity(world, client), 1, [task])) == 1
+    assert await grant(hub, identity(world, client), 1, [task]) == []
     assert (await world.execution(task))["attempt"] == 1
 
 
 async def test_a_connection_that_was_replaced_gets_no_lease(world: World, hub: HubBackend) -> None:
     client = await world.client()
     task = await world.execution_task(await world.business_task(), client.id)
-    assert await hub.grant(identity(world, client), 0, [task]) == []
+    assert await grant(hub, identity(world, client), 0, [task]) == []
     assert (await hub.snapshot(identity(world, client), 0, [], 0)).available == []
     assert (await world.execution(task))["lease_token_hash"] is None
 
@@ -67,8 +68,8 @@ async def test_no_client_is_granted_another_clients_or_tenants_task(world: World
     stranger = await World.create(world.pool, "Stranger")
     client, other, foreign = await world.client(), await world.client(), await stranger.client()
     task = await world.execution_task(await world.business_task(), client.id)
-    assert await hub.grant(identity(world, other), 1, [task]) == []
-    assert await hub.grant(identity(stranger, foreign), 1, [task]) == []
+    assert await grant(hub, identity(world, other), 1, [task]) == []
+    assert await grant(hub, identity(stranger, foreign), 1, [task]) == []
 
 
 async def test_pushed_starts_the_requests_dispatch_clock_once(world: World, hub: HubBackend) -> None:
@@ -76,7 +77,7 @@ async def test_pushed_starts_the_requests_dispatch_clock_once(world: World, hub:
     request = await world.request(client_id=client.id)
     business = await world.business_task(lane=Lane.HIGH, request_id=request, client_id=client.id)
     task = await world.execution_task(business, client.id, source="collect_now")
-    await hub.grant(identity(world, client), 1, [task])
+    await grant(hub, identity(world, client), 1, [task])
     await hub.pushed([task])
     first = await world.execution(task)
     await hub.pushed([task])
@@ -93,7 +94,7 @@ async def test_a_frame_written_after_the_task_was_taken_back_dispatched_nothing(
     request = await world.request(client_id=client.id)
     business = await world.business_task(lane=Lane.HIGH, request_id=request, client_id=client.id)
     task = await world.execution_task(business, client.id, source="collect_now")
-    await hub.grant(identity(world, client), 1, [task])
+    await grant(hub, identity(world, client), 1, [task])
     await world.pool.execute("update desktop_tasks set status = 'aborted' where id = $1", task)
     await hub.pushed([task])
     assert (await world.row("monitoring_collect_requests", request))["dispatched_task_count"] == 0
@@ -226,5 +227,5 @@ async def test_frames_come_most_urgent_first(world: World, hub: HubBackend) -> N
     request = await world.request(client_id=client.id)
     low = await world.execution_task(await world.business_task(lane=Lane.RETRY), client.id)
     high = await world.execution_task(await world.business_task(lane=Lane.HIGH, request_id=request), client.id)
-    frames = await hub.grant(identity(world, client), 1, [low, high, new_uuid()])
+    frames = await grant(hub, identity(world, client), 1, [low, high, new_uuid()])
     assert [frame.task_id for frame in frames] == [str(high), str(low)]

@@ -17,9 +17,11 @@ from store import leases, residents
 from store.accept import accept_collect_now
 from store.audit import Integrity, check_integrity
 from store.database import Pool, transaction
+from store.hub_backend import StoreHubBackend
 from store.listen import Listener
 from store.settlement import Ending, settle
-from store.snapshots import grant_leases, mark_pushed
+from store.snapshots import mark_pushed
+from tests.support.granting import grant
 from tests.support.world import Desktop, Question, World
 
 WHOLE = Integrity(lost=0, duplicated=0, miscounted=0, overhanging=0)
@@ -107,7 +109,8 @@ class Hands:
             self.desktop.id,
         )
         epoch = (await self.world.row("desktop_clients", self.desktop.id))["connection_epoch"]
-        frames = await grant_leases(self.world.pool, self.identity, epoch, [row["id"] for row in rows])
+        hub = StoreHubBackend(self.world.pool)
+        frames = await grant(hub, self.identity, epoch, [row["id"] for row in rows])
         await mark_pushed(self.world.pool, [UUID(frame.task_id) for frame in frames])
         return frames
 

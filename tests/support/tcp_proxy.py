@@ -1,6 +1,9 @@
 """A TCP proxy in front of a real server, to cut or to swallow its connections."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import cycle
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
@@ -58,12 +61,19 @@ class TcpProxy:
         if self.refusing:
             writer.transport.abort()
             return
-        upstream_reader, upstream = await asyncio.open_connection(self._url.hostname, self._url.port)
+        try:
+            upstream_reader, upstream = await self._connect()
+        except ConnectionRefusedError:
+            writer.transport.abort()
+            return
         self._writers |= {writer, upstream}
         for source, target in ((reader, upstream), (upstream_reader, writer)):
             task = asyncio.create_task(self._pump(source, target))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self._url.hostname, self._url.port)
 
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         try:
@@ -76,3 +86,19 @@ class TcpProxy:
         finally:
             self._writers.discard(target)
             target.transport.abort()
+
+
+class RoundRobin(TcpProxy):
+    """One address for several servers: connections go to them in turn, past those that do not listen."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        super().__init__(urls[0])
+        self._turn = cycle([urlsplit(url) for url in urls])
+        self._count = len(urls)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in range(self._count):
+            upstream = next(self._turn)
+            with suppress(ConnectionRefusedError):
+                return await asyncio.open_connection(upstream.hostname, upstream.port)
+        raise ConnectionRefusedError("nobody listens")

@@ -10,6 +10,7 @@ from store.hub_backend import StoreHubBackend
 from store.progress import refresh_requests
 from store.releases import Release, lock_executions, release
 from store.settlement import Ending, settle
+from tests.support.granting import grant
 from tests.support.world import Desktop, World
 
 CHUNK = 20
@@ -41,7 +42,7 @@ class Desk:
         tasks = [await self.world.execution_task(task, self.desktop.id, source=source) for task in business_ids]
         hub = StoreHubBackend(self.pool)
         epoch = await self.pool.fetchval("select connection_epoch from desktop_clients where id = $1", self.desktop.id)
-        granted = await hub.grant(self._identity, epoch, tasks)
+        granted = await grant(hub, self._identity, epoch, tasks)
         assert len(granted) == len(tasks), "every task waits for this desktop"
         await hub.pushed(tasks)
         return tasks
