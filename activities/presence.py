@@ -9,6 +9,7 @@ import asyncpg
 
 from activities.outages import is_outage, through_outages
 from domain.errors import FencedOut
+from domain.protocol import SILENCE_SECONDS
 from store import legacy_ends, legacy_offers, presence, proxy_calls
 from store.database import Connection, Pool, transaction
 from store.residents import hold
@@ -40,11 +41,18 @@ SWEEPS: Final[tuple[tuple[str, Sweep], ...]] = (
 
 
 class PresenceSweeper:
-    """A resident loop over the sweeps of `store.presence`, each in a transaction fenced by the resident's epoch."""
+    """A resident loop over the sweeps of `store.presence`, each in a transaction fenced by the resident's epoch.
 
-    def __init__(self, pool: Pool, *, interval: float = INTERVAL_SECONDS) -> None:
+    After an outage of the database nobody is lost for `patience` seconds: the hubs could not report anybody, and the
+    silence of a whole fleet would take its work away just as its beats arrive again.
+    """
+
+    def __init__(self, pool: Pool, *, interval: float = INTERVAL_SECONDS, patience: float = SILENCE_SECONDS) -> None:
         self._pool = pool
         self._interval = interval
+        self._patience = patience
+        self._was_away = False
+        self._patient_until = 0.0
 
     async def run(self, name: str, epoch: int, shard: int = 0) -> None:
         """Sweep until cancelled; FencedOut once another holds the lease. An outage of the database is waited out."""
@@ -61,16 +69,25 @@ class PresenceSweeper:
         changed: dict[str, int] = {}
         passing: list[Exception] = []
         for kind, sweep in SWEEPS:
+            if kind == "lost" and self._is_patient():
+                continue
             try:
                 changed[kind] = await self._step(name, epoch, sweep)
             except Exception as error:
                 if _stops_all(error):
+                    self._was_away = not isinstance(error, FencedOut)
                     raise
                 log.exception("presence sweep %s failed; the others go on", kind)
                 passing += [error] if is_outage(error) else []
         if passing:
             raise passing[0]
         return changed
+
+    def _is_patient(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._was_away:
+            self._was_away, self._patient_until = False, now + self._patience
+        return now < self._patient_until
 
     async def _step(self, name: str, epoch: int, sweep: Sweep) -> int:
         async with transaction(self._pool) as connection:

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from temporalio.client import (
     Client,
+    ScheduleOverlapPolicy,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
@@ -35,7 +36,7 @@ class Processes(Protocol):
         ...
 
     async def scan_plans(self) -> None:
-        """Start a scan of due plans now instead of at the next minute."""
+        """Start a scan of due plans now instead of at the next minute; while one is under way, right after it."""
         ...
 
     async def trigger(self, schedule_id: str) -> None:
@@ -80,12 +81,16 @@ class TemporalProcesses:
 
     async def scan_plans(self) -> None:
         """Raises DispatchUnavailable; the next regular scan does the same work."""
-        await self.trigger(SCAN_SCHEDULE_ID)
+        # One that is under way may have looked before the plan was due.
+        await self._trigger(SCAN_SCHEDULE_ID, ScheduleOverlapPolicy.BUFFER_ONE)
 
     async def trigger(self, schedule_id: str) -> None:
         """Raises DispatchUnavailable; so does a schedule that no worker has made yet."""
+        await self._trigger(schedule_id, ScheduleOverlapPolicy.SKIP)
+
+    async def _trigger(self, schedule_id: str, overlap: ScheduleOverlapPolicy) -> None:
         try:
-            await self._client.get_schedule_handle(schedule_id).trigger(rpc_timeout=RPC_TIMEOUT)
+            await self._client.get_schedule_handle(schedule_id).trigger(overlap=overlap, rpc_timeout=RPC_TIMEOUT)
         except TEMPORAL_ERRORS as error:
             raise _unavailable(error) from error
 

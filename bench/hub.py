@@ -33,7 +33,8 @@ A_TENANT: Final = 50
 # A load process has an event loop to itself; beyond this it would measure its own queue.
 SOCKETS_A_PROCESS: Final = 5_000
 
-Push = Callable[[float, float], Awaitable[Pushed]]
+# At so many a second, for so many seconds, to so many connected desktops.
+Push = Callable[[float, float, int], Awaitable[Pushed]]
 Say = Callable[[str], None]
 
 
@@ -104,7 +105,7 @@ async def _bare(options: Options, sizes: dict[str, int], say: Say) -> Measured:
         load_processes(started["port"], options.sockets) as load,
     ):
 
-        async def push(rate: float, seconds: float) -> Pushed:
+        async def push(rate: float, seconds: float, _connected: int) -> Pushed:
             await load.arrivals()
             told = await server.ask("push", rate=rate, seconds=seconds, sizes=sizes)
             await asyncio.sleep(0.5)
@@ -132,8 +133,8 @@ async def _ours(options: Options, database_url: str, amqp_url: str, say: Say) ->
         server, started = await stack.enter_async_context(child("bench.hub_process", given))
         load = await stack.enter_async_context(load_processes(started["port"], options.sockets))
 
-        async def push(rate: float, seconds: float) -> Pushed:
-            return await publishing.push(load, rate, seconds)
+        async def push(rate: float, seconds: float, connected: int) -> Pushed:
+            return await publishing.push(load, rate, seconds, connected)
 
         measured = await _measure(options, server, load, push, say)
         return measured, await publishing.broker_alone(options.pushes_per_second, options.seconds)
@@ -148,7 +149,7 @@ async def _measure(
 ) -> Measured:
     tokens = [f"bench-device-{number}" for number in range(1, options.sockets + 1)]
     await load.open(tokens[:WARMING])
-    await push(min(50.0, options.pushes_per_second), 1.0)
+    await push(min(50.0, options.pushes_per_second), 1.0, WARMING)
     await load.close()
     await asyncio.sleep(1.0)
     base = Footprint.of(await server.ask("footprint"))
@@ -162,9 +163,9 @@ async def _measure(
     say(f"  {min(greeted):,.0f} greetings/s, {settled.over(halfway) / (len(tokens) - half) / 1024:.1f} KB a socket")
     await asyncio.sleep(options.idle_seconds)
     idle = Footprint.of(await server.ask("footprint"))
-    await push(options.pushes_per_second, options.warming_seconds)
+    await push(options.pushes_per_second, options.warming_seconds, options.sockets)
     before = Footprint.of(await server.ask("footprint"))
-    pushed = await push(options.pushes_per_second, options.seconds)
+    pushed = await push(options.pushes_per_second, options.seconds, options.sockets)
     after = Footprint.of(await server.ask("footprint"))
     say(f"  {pushed.said()}")
     return Measured(base, halfway, settled, idle, before, after, options.idle_seconds, min(greeted), pushed)

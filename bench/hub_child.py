@@ -26,6 +26,11 @@ class Child:
         self._process = process
         self._name = name
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
     async def ask(self, what: str, **given: Any) -> Any:
         """Its answer. RuntimeError when it has ended."""
         assert self._process.stdin is not None, "it was asked for a pipe"
@@ -47,6 +52,8 @@ async def child(module: str, given: Mapping[str, Any]) -> AsyncIterator[tuple[Ch
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, orjson.dumps(given).decode(),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LONGEST_LINE,
+        # Ctrl-C at the terminal is for the starter alone, which ends it. If it cannot, the end of stdin does.
+        start_new_session=True,
     )  # fmt: skip
     try:
         started = Child(process, module)

@@ -70,10 +70,10 @@ class Publishing:
         self._rounds = 0
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def push(self, load: Arriving, rate: float, seconds: float) -> Pushed:
-        """Orders and hints in turns, `rate` a second in all; what arrived."""
-        clients = [str(row["id"]) for row in await self._pool.fetch(SQL["read_fleet"])]
-        hints = await self._seed(-(-round(rate * seconds) // 2))
+    async def push(self, load: Arriving, rate: float, seconds: float, sockets: int) -> Pushed:
+        """Orders and hints in turns to the first `sockets` desktops, `rate` a second in all; what arrived."""
+        clients = [str(row["id"]) for row in await self._pool.fetch(SQL["read_fleet"])][:sockets]
+        hints = await self._seed(-(-round(rate * seconds) // 2), sockets)
         await self._pool.execute("vacuum analyze", timeout=SEED_SECONDS)
         await load.arrivals()
         sent: dict[str, int] = {}
@@ -87,11 +87,11 @@ class Publishing:
         await asyncio.gather(*self._under_way)
         return await self._arrived(load, Pushed(published=round(rate * seconds)), sent)
 
-    async def _seed(self, tasks: int) -> list[Any]:
+    async def _seed(self, tasks: int, sockets: int) -> list[Any]:
         # Texts are unique: each round asks its own.
         self._rounds += 1
         text = f"{QUESTION} {self._rounds}"
-        return await self._pool.fetch(SQL["seed_waiting"], tasks, text, "openai", timeout=SEED_SECONDS)
+        return await self._pool.fetch(SQL["seed_waiting"], tasks, text, "openai", sockets, timeout=SEED_SECONDS)
 
     def _send(self, message: ControlHint | TaskHint, key: str | None = None) -> None:
         publishing = asyncio.create_task(self._publish(message, key or f"monitor.normal.{message.client_id}"))

@@ -25,6 +25,7 @@ def login(
     from desktop.browser.chromium import Chromium
     from desktop.browser.health import Health
     from desktop.browser.login import log_in
+    from desktop.driver import DriverFailure
 
     async def run() -> Health:
         browser = Chromium(chromium, headed=True)
@@ -34,7 +35,11 @@ def login(
         finally:
             await browser.close()
 
-    health = asyncio.run(run())
+    try:
+        health = asyncio.run(run())
+    except DriverFailure as failure:
+        console.print(f"[bold red]{failure.code}[/] {failure.detail}; nothing is kept")
+        raise typer.Exit(1) from None
     if health is not Health.HEALTHY:
         console.print(f"[bold red]{health.value}[/] nobody has signed in; nothing is kept")
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ JSON text frames. Every frame has `type` and `id`; every command of a client get
 `domain/protocol_catalogue.py`, the page for who implements a client is docs/protocol.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -255,6 +256,9 @@ class ProxyResponse(ClientFrame, tag="proxy_response", frozen=True, kw_only=True
 
 AnyClientFrame = Authenticate | Hello | Heartbeat | ClientAck | Sync | ProxyResponse
 
+# An escape that follows an even number of backslashes: after an odd one the text itself speaks of it.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
 _encoder = msgspec.json.Encoder()
 _client_decoder = msgspec.json.Decoder(AnyClientFrame)
 _server_decoder = msgspec.json.Decoder(AnyServerFrame)
@@ -268,6 +272,11 @@ def encode(frame: ServerFrame | ClientFrame) -> str:
 def encode_bytes(frame: ServerFrame | ClientFrame) -> bytes:
     """The same in UTF-8, for who sends it as it is."""
     return _encoder.encode(frame)
+
+
+def holds_nul(text: str) -> bool:
+    """Whether a text of this JSON holds the character U+0000, which no database stores."""
+    return "\\u0000" in text and _NUL.search(text) is not None
 
 
 def decode_client_frame(text: str | bytes) -> AnyClientFrame:

@@ -144,10 +144,14 @@ class Refusal:
     then: str
 
 
+# Often a proxy in between that does not pass WebSockets on.
+_NO_WEBSOCKET: Final = "connect again; look at the client, and at what stands in between"
+
 HANDSHAKE_REFUSALS: Final = (
-    HandshakeRefusal(400, "no WebSocket handshake, or not by HTTP/1.1", "connect again, though the client has a fault"),
+    HandshakeRefusal(400, "a broken WebSocket handshake", _NO_WEBSOCKET),
     HandshakeRefusal(404, "another path than `/api/desktop/ws`", "connect again; look at the address"),
-    HandshakeRefusal(426, "no WebSocket handshake", "connect again, though the client has a fault"),
+    HandshakeRefusal(405, "another method than GET", _NO_WEBSOCKET),
+    HandshakeRefusal(426, "no WebSocket handshake", _NO_WEBSOCKET),
     HandshakeRefusal(
         431,
         "request line and headers are over 16 KB",
@@ -158,6 +162,7 @@ HANDSHAKE_REFUSALS: Final = (
         "too many connections wait for their authentication, or the hub stops",
         "connect again, after `Retry-After` seconds if it is there",
     ),
+    HandshakeRefusal(505, "another HTTP version than 1.1", _NO_WEBSOCKET),
 )
 
 CLOSINGS: Final = (
@@ -339,8 +344,8 @@ REFUSALS: Final = (
     _refusal(
         errors.StaleGeneration,
         (Call.CANCEL, Call.INTERRUPT_ACK),
-        "the generation is older than the task's; recorded, not applied",
-        "run on; the current order comes again",
+        "the generation is older than that of a task that was started; recorded, not applied",
+        "the current order is in the answer, and comes again",
     ),
     _refusal(
         errors.ProxyOver,

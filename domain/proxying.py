@@ -5,9 +5,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 # The server's own `error` of an answer: the desktop cannot be asked, since its hello did not name the feature.
 PROXY_UNSUPPORTED: Final = "proxy_unsupported"
@@ -22,6 +22,8 @@ MAX_HEADER_NAME: Final = 200
 MAX_HEADER_VALUE: Final = 8192
 MAX_ERROR: Final = 64
 MAX_MESSAGE: Final = 500
+# A page's answer has none of them; a client that sends them sends too much.
+LOGIN_HEADERS: Final = frozenset({"set-cookie", "set-cookie2", "cookie", "authorization", "proxy-authorization"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,13 @@ class ProxyAnswer:
     body: str | None = None
     error: str | None = None
     message: str | None = None
+
+    def without_login(self) -> Self:
+        """The same without headers that hold somebody's login."""
+        if not any(name.lower() in LOGIN_HEADERS for name in self.headers):
+            return self
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in LOGIN_HEADERS}
+        return replace(self, headers=kept)
 
     @property
     def fault(self) -> str | None:

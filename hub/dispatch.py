@@ -20,7 +20,7 @@ async def dispatch(messages: AsyncIterator[DispatchMessage | None], registry: Re
         if message is None:
             log.warning("dispatch messages may be lost: %d clients get a snapshot", len(registry))
             for session in registry:
-                session.resync()
+                session.errands.resync()
             continue
         try:
             deliver(message, registry)
@@ -38,11 +38,11 @@ def deliver(message: DispatchMessage, registry: Registry) -> None:
         return
     match message:
         case TaskHint():
-            session.hint(_task_id(message.task_id))
+            session.errands.hint(_task_id(message.task_id))
         case ControlHint():
             session.order(_control_frame(message))
         case ProxyHint():
-            session.proxy_hint(UUID(message.call_id))
+            session.errands.proxy_hint(UUID(message.call_id))
         case ClientClosed():
             if message.epoch is None or session.epoch < message.epoch:
                 session.close(message.code, "closed by the server")

@@ -15,12 +15,16 @@ from domain.protocol import (
     SNAPSHOT_PAGE,
     AnyClientFrame,
     CloseCode,
+    ErrorCode,
+    ErrorFrame,
     HeldTask,
     ProxyRequest,
+    ServerAck,
     Snapshot,
     TaskAvailable,
     TaskControl,
     decode_client_frame,
+    holds_nul,
 )
 from telemetry.metrics import hub_frames_in
 
@@ -64,9 +68,19 @@ def parse_client_frame(data: str | bytes) -> AnyClientFrame:
     except (msgspec.DecodeError, RecursionError) as error:
         raise FrameRefused(str(error), ref=envelope.id) from error
     # A database would choke on it, and one client's bad beat must not spoil the statement it is folded into.
-    if "\\u0000" in data:
+    if holds_nul(data):
         raise FrameRefused("the character U+0000 is not allowed", ref=envelope.id)
     return frame
+
+
+def ack(ref: str) -> ServerAck:
+    """The reply to a command that has no other."""
+    return ServerAck(id=str(new_uuid()), ref=ref)
+
+
+def error_reply(ref: str | None, code: ErrorCode, message: str) -> ErrorFrame:
+    """The reply to a command that could not be followed."""
+    return ErrorFrame(id=str(new_uuid()), ref=ref, code=code, message=message)
 
 
 Item = TaskAvailable | TaskControl | HeldTask | ProxyRequest

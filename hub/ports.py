@@ -3,11 +3,14 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from domain.protocol import AUTHENTICATION_SECONDS
 from domain.transport import ClientClosed, DispatchMessage
+
+# Of a connection that has not been greeted: lower than every epoch.
+NO_EPOCH: Final = 0
 
 # Tells the other hubs that a client is here now. May raise BrokerUnavailable; it is then tried again.
 PublishControl = Callable[[ClientClosed], Awaitable[None]]

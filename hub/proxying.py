@@ -2,20 +2,23 @@
 
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from domain.errors import GivewayError
 from domain.hub_port import ClientIdentity, HubBackend
-from domain.ids import new_uuid
-from domain.protocol import ErrorCode, ErrorFrame, ProxyRequest, ProxyResponse, ServerAck
+from domain.protocol import ErrorCode, ProxyRequest, ProxyResponse
 from domain.proxying import AnswerOutcome, ProxyAnswer
+from hub.frames import ack, error_reply
 from hub.outgoing import FrameQueue
 
 log = logging.getLogger(__name__)
 
 # Answers that wait for the backend, up to 64 KB each. An honest client has a few.
 MOST_ANSWERS: Final = 16
+# Calls that are read at a time: up to 256 KB each, and what is read long before it is sent may be over meanwhile.
+ASKED_AT_ONCE: Final = 2
 
 
 class ProxyCalls:
@@ -63,21 +66,21 @@ class ProxyCalls:
         return True
 
     async def work(self, epoch: int) -> None:
-        """Hand in one answer, else fetch what was hinted at. Raises what the backend does; the hints are kept then."""
+        """Hand in one answer, else ask for what was hinted at. Raises as the backend does; the hints are kept then."""
         if self._answers:
             await self._hand_in(self._answers.pop(0))
             return
-        hints, self._hints = self._hints, {}
-        try:
-            await self._ask(epoch, list(hints))
-        except Exception:
-            self._hints = hints | self._hints
-            raise
+        call_ids = list(islice(self._hints, ASKED_AT_ONCE if self._supported else None))
+        if self._supported:
+            await self._ask(epoch, call_ids)
+        else:
+            await self._backend.refuse_proxies(self._client, epoch, call_ids)
+        for call_id in call_ids:
+            del self._hints[call_id]
 
     async def _ask(self, epoch: int, call_ids: Sequence[UUID]) -> None:
-        if not self._supported:
-            await self._backend.refuse_proxies(self._client, epoch, call_ids)
-            return
+        # Read when it can be sent: a client that reads slowly is not asked what is over.
+        await self._queue.room()
         for request in await self._backend.proxy_requests(self._client, epoch, call_ids):
             await self._queue.room()
             self._queue.put(request)
@@ -101,10 +104,10 @@ class ProxyCalls:
         self._error(frame, ErrorCode.UNKNOWN_REQUEST, "no such request waits for this client's answer")
 
     def _ack(self, frame: ProxyResponse) -> None:
-        self._queue.put(ServerAck(id=str(new_uuid()), ref=frame.id))
+        self._queue.put(ack(frame.id))
 
     def _error(self, frame: ProxyResponse, code: ErrorCode, message: str) -> None:
-        self._queue.put(ErrorFrame(id=str(new_uuid()), ref=frame.id, code=code, message=message))
+        self._queue.put(error_reply(frame.id, code, message))
 
 
 def _call_id(frame: ProxyResponse) -> UUID | None:

@@ -22,9 +22,9 @@ from hub.folding import Folder
 from hub.granting import Granter
 from hub.handshake import admit, check_path, turn_back
 from hub.outgoing import WRITE_LIMIT, bound_kernel_buffers
-from hub.ports import DispatchSource, HubState, HubStatus, Limits, PublishControl
+from hub.ports import NO_EPOCH, DispatchSource, HubState, HubStatus, Limits, PublishControl
 from hub.registry import Registry
-from hub.session import NO_EPOCH, Session
+from hub.session import Session
 from hub.turns import Turns
 from telemetry.families import OTHER
 from telemetry.metrics import hub_closes, hub_connections, hub_greeting_latency
@@ -87,8 +87,12 @@ class Hub:
     def _status(self) -> HubStatus:
         if self._draining or self._server is None:
             return HubStatus.DRAINING
-        full = len(self._server.all_connections) >= self.limits.max_connections
-        return HubStatus.FULL if full else HubStatus.READY
+        return HubStatus.FULL if self._is_full() else HubStatus.READY
+
+    def _is_full(self) -> bool:
+        """Those at the door do not count: nobody knows who they are, and they must not keep out who is known."""
+        server = self._server
+        return server is not None and len(server.all_connections) - len(self._door) >= self.limits.max_connections
 
     @property
     def port(self) -> int:
@@ -179,11 +183,16 @@ class Hub:
             await self._leave(session, final_code(socket))
 
     async def _admit(self, socket: ServerConnection) -> ClientIdentity | None:
-        assert self._server is not None
-        if len(self._server.all_connections) > self.limits.max_connections:
+        client = None
+        if not self._is_full():
+            client = await admit(socket, self.backend, self.limits.authentication_seconds, self.turns)
+            if client is None:
+                return None
+        # Others may have taken the last place meanwhile.
+        if self._is_full():
             await turn_back(socket, CloseCode.HUB_FULL, "no room here")
             return None
-        return await admit(socket, self.backend, self.limits.authentication_seconds, self.turns)
+        return client
 
     async def enter(self, session: Session) -> None:
         """A session has its epoch: it replaces older ones, here and at the other hubs, and its client is bound."""
@@ -242,7 +251,7 @@ class Hub:
         for client_id, attempts in (await self.backend.heartbeats(records)).items():
             session = self._registry.find(client_id)
             if session is not None:
-                session.taken_away(attempts)
+                session.errands.taken_away(attempts)
 
     async def _hand_over_ends(self, ends: Mapping[tuple[UUID, int], ConnectionEnd]) -> None:
         await self.backend.disconnected(list(ends.values()))

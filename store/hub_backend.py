@@ -42,15 +42,12 @@ class StoreHubBackend:
     @as_unavailable
     async def grant(self, requests: Sequence[GrantRequest]) -> list[GrantAnswer]:
         """Leases for those tasks that still wait for their clients; of legacy ones the offers, which they pull."""
+        # Offers first: a failure after the leases would cost each client a snapshot.
+        offers = await legacy_offers.read_announced(self._pool, requests)
         answers = await snapshots.grant_leases(self._pool, requests)
-        return [await self._with_offers(*each) for each in zip(requests, answers, strict=True)]
-
-    async def _with_offers(self, request: GrantRequest, answer: GrantAnswer) -> GrantAnswer:
-        offered = [each for each in request.task_ids if isinstance(each, int)]
-        if not offered:
-            return answer
-        offers = await legacy_offers.read_offers(self._pool, request.client, request.epoch, offered)
-        return GrantAnswer(answer.frames + offers, answer.busy)
+        return [
+            GrantAnswer(answer.frames + offered, answer.busy) for answer, offered in zip(answers, offers, strict=True)
+        ]
 
     @as_unavailable
     async def pushed(self, task_ids: Sequence[UUID]) -> None:

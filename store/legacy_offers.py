@@ -3,12 +3,14 @@
 An offer is no lease: it holds nothing, is taken back by one UPDATE, and says nothing to anybody but its desktop.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
+from uuid import UUID
 
 import asyncpg
 
-from domain.hub_port import ClientIdentity
+from domain.hub_port import ClientIdentity, GrantRequest
 from domain.ids import new_uuid
 from domain.lanes import Kind, Lane, route_lane, rule_of
 from domain.legacy import OFFER_SECONDS, ExecutionOwner, wire_id
@@ -48,13 +50,30 @@ def _hint(row: asyncpg.Record) -> OutboxRow:
     return dispatch_event("task_available", key, payload, row["tenant_id"], client_id)
 
 
-async def read_offers(
-    pool: Pool, client: ClientIdentity, epoch: int, task_ids: Sequence[int] | None = None
-) -> list[TaskAvailable]:
-    """The offers that stand for this connection (of these tasks, or all), most urgent first; leases nothing."""
-    ids = None if task_ids is None else list(task_ids)
-    rows = await pool.fetch(SQL["read_offers"], client.client_id, client.tenant_id, epoch, ids)
-    return [_announced(row) for row in rows]
+async def read_offers(pool: Pool, client: ClientIdentity, epoch: int) -> list[TaskAvailable]:
+    """Everything on offer to this connection, most urgent first; leases nothing."""
+    return [_announced(row) for row in await _read(pool, [(client, epoch, None)])]
+
+
+async def read_announced(pool: Pool, requests: Sequence[GrantRequest]) -> list[list[TaskAvailable]]:
+    """Of the legacy tasks that these connections were told of, those on offer to each, in the order of the requests."""
+    asked = [
+        (each.client, each.epoch, number) for each in requests for number in each.task_ids if isinstance(number, int)
+    ]
+    frames: defaultdict[tuple[UUID, int], list[TaskAvailable]] = defaultdict(list)
+    for row in await _read(pool, asked) if asked else []:
+        frames[row["target_client_id"], row["epoch"]].append(_announced(row))
+    return [frames.pop((each.client.client_id, each.epoch), []) for each in requests]
+
+
+async def _read(pool: Pool, asked: Sequence[tuple[ClientIdentity, int, int | None]]) -> list[asyncpg.Record]:
+    return await pool.fetch(
+        SQL["read_offers"],
+        [client.client_id for client, _, _ in asked],
+        [client.tenant_id for client, _, _ in asked],
+        [epoch for _, epoch, _ in asked],
+        [number for _, _, number in asked],
+    )
 
 
 def _announced(row: asyncpg.Record) -> TaskAvailable:

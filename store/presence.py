@@ -61,20 +61,21 @@ async def connect(pool: Pool, client: ClientIdentity, hello: Hello, *, hub: str 
     async with transaction(pool) as connection:
         if seen := believable(hello.highest_generation):
             await connection.execute(SNAPSHOTS["move_generation_past"], client.tenant_id, seen)
-        epoch = await _connect(connection, client, hello, seen, hub)
-        if epoch is None:
+        connected = await _connect(connection, client, hello, seen, hub)
+        if connected is None:
             raise Unauthorized(f"the token of client {client.client_id} is over")
-        await _resolve_by_hello(connection, client, hello.held)
-        await wake(connection, DISPATCH)
+        if connected["works"]:
+            await _resolve_by_hello(connection, client, hello.held)
+        epoch: int = connected["connection_epoch"]
         return epoch
 
 
 async def _connect(
     connection: Connection, client: ClientIdentity, hello: Hello, seen: int, hub: str | None
-) -> int | None:
+) -> asyncpg.Record | None:
     least, most = CLIENT_CONCURRENCY_RANGE
     slots = None if hello.max_concurrent is None else min(max(hello.max_concurrent, least), most)
-    epoch: int | None = await connection.fetchval(
+    return await connection.fetchrow(
         SQL["connect_client"],
         client.client_id,
         client.tenant_id,
@@ -87,8 +88,8 @@ async def _connect(
         sum(item.state != "queued" for item in hello.held),
         sum(item.state == "queued" for item in hello.held),
         client.token_hash,
+        DISPATCH,
     )
-    return epoch
 
 
 async def _resolve_by_hello(connection: Connection, client: ClientIdentity, held: Sequence[HeldAttempt]) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from domain.errors import InvalidInput, NotFound
 from domain.hub_port import ClientIdentity
-from domain.protocol import ProxyRequest, encode_bytes
+from domain.protocol import ProxyRequest, encode_bytes, holds_nul
 from domain.proxying import (
     MAX_REQUEST_BYTES,
     MAX_TIMEOUT_MS,
@@ -46,7 +46,8 @@ async def open_call(connection: Connection, client: ClientIdentity, request: Pro
 
     `request.id` is the call's id, chosen by the asker: one that is open, or was, is left as it is (False), so that an
     asker which does not know whether it had asked may do it again. A client that is offline is asked when it connects.
-    Raises InvalidInput, NotFound for a client that is revoked or another tenant's.
+    Raises InvalidInput, also for an id that another client's call has; NotFound for a client that is revoked or
+    another tenant's.
     """
     call_id = _checked(request)
     stored = {key: value for key, value in msgspec.structs.asdict(request).items() if key not in _NOT_STORED}
@@ -61,12 +62,14 @@ async def open_call(connection: Connection, client: ClientIdentity, request: Pro
     )
     if opened is None:
         raise NotFound(f"no client {client.client_id}")
-    if opened:
+    if opened == "taken":
+        raise InvalidInput(f"the id {call_id} is another client's call")
+    if opened == "opened":
         payload = {"client_id": str(client.client_id), "call_id": str(call_id)}
         key = f"control.{client.client_id}"
         event = dispatch_event("proxy_request", key, payload, client.tenant_id, client.client_id)
         await write_outbox(connection, [event])
-    return bool(opened)
+    return bool(opened == "opened")
 
 
 def _checked(request: ProxyRequest) -> UUID:
@@ -82,7 +85,7 @@ def _checked(request: ProxyRequest) -> UUID:
         raise InvalidInput(f"the request cannot be sent: {error}") from error
     if len(encoded) > MAX_REQUEST_BYTES:
         raise InvalidInput(f"a request has at most {MAX_REQUEST_BYTES} bytes as a frame")
-    if rb"\u0000" in encoded:
+    if holds_nul(encoded.decode()):
         raise InvalidInput("the request holds the character U+0000")
     return call_id
 
@@ -130,9 +133,8 @@ def _request(row: asyncpg.Record) -> ProxyRequest:
 
 async def answer_call(pool: Pool, client: ClientIdentity, call_id: UUID, answer: ProxyAnswer) -> AnswerOutcome:
     """The client's answer, whose form was checked (`ProxyAnswer.fault`). One statement; again it changes nothing."""
-    outcome = await pool.fetchval(
-        SQL["answer_call"], call_id, client.client_id, client.tenant_id, asdict(answer), PROXY
-    )
+    kept = asdict(answer.without_login())
+    outcome = await pool.fetchval(SQL["answer_call"], call_id, client.client_id, client.tenant_id, kept, PROXY)
     return AnswerOutcome.UNKNOWN if outcome is None else AnswerOutcome(outcome)
 
 

@@ -65,13 +65,13 @@ async def take_snapshot(
             return SnapshotContent(generation=0, available=[], controls=[], held=[])
         if (seen := believable(highest_generation)) > row["highest_generation_seen"]:
             await connection.execute(SQL["note_generation"], client.client_id, seen)
-        live = await lock_live(connection, client)
-        kept = await extend_held(connection, client, held)
+        live = await lock_live(connection, client) if row["works"] else []
+        kept = await extend_held(connection, client, held) if live else {}
         waiting = [row["id"] for row in live if row["status"] == "queued" and row["id"] not in kept]
         return SnapshotContent(
             generation=row["interrupt_generation"],
             available=await _grant(connection, waiting),
-            controls=await _pending_controls(connection, client),
+            controls=await _pending_controls(connection, client) if row["works"] else [],
             held=[_verdict(item, kept) for item in held],
             proxies=await read_open(connection, client, epoch) if row["asked"] else [],
         )

@@ -1,14 +1,16 @@
 """HTTP calls that the server makes through a page of the site, in the person's session (4-automation; ADR 0054).
 
-The page's own `fetch` makes them: only to the site's own origin, and only to paths that the adapter allows (`calls`).
-Chromium resolves the addresses, so that nobody else's reading of an address counts.
+The page's own `fetch` makes them: only to the site's own origin, and only to paths that the adapter allows (`calls`),
+from pages that it allows (`call_pages`). Chromium resolves the addresses, so that nobody else's reading of an address
+counts; paths that servers read in several ways are refused.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import unquote
 
 from playwright.async_api import Error, Page
 
@@ -36,7 +38,8 @@ RESOLVE: Final = """([start, page, target]) => {
 FETCH: Final = """async ({origin, href, method, headers, body, most}) => {
     const failed = (error, reason) => ({error, message: String(reason).slice(0, 200)})
     if (location.origin !== origin) return failed('no_page', 'the page is of ' + location.origin)
-    const init = {method, headers, body: body ?? undefined, credentials: 'same-origin', mode: 'same-origin'}
+    const ours = {credentials: 'same-origin', mode: 'same-origin', redirect: 'manual'}
+    const init = {method, headers, body: body ?? undefined, ...ours}
     try {
         const request = new Request(href, init)
         const dropped = Object.keys(headers).find(name => !request.headers.has(name))
@@ -44,6 +47,7 @@ FETCH: Final = """async ({origin, href, method, headers, body, most}) => {
     } catch (reason) { return failed('unsupported_request', reason) }
     try {
         const response = await fetch(href, init)
+        if (response.type === 'opaqueredirect') return failed('address_refused', 'the site redirects')
         const reader = response.body?.getReader()
         const chunks = []
         for (let size = 0; reader;) {
@@ -94,9 +98,24 @@ async def _on(page: Page, site: Site, sessions: Sessions, request: ProxyRequest)
 
 
 def _allowed(site: Site, where: list[dict[str, str]]) -> bool:
-    """All of the site's own origin, and the call's path one that the adapter names."""
-    path = where[-1]["pathname"]
-    return len({each["origin"] for each in where}) == 1 and any(re.match(each, path) for each in site.calls)
+    """All of the site's own origin, and the call's path, and its page's, among those that the adapter names."""
+    start, opened, target = where
+    return (
+        len({each["origin"] for each in where}) == 1
+        and (opened["href"] == start["href"] or _named(site.call_pages, opened["pathname"]))
+        and _named(site.calls, target["pathname"])
+    )
+
+
+def _named(patterns: Sequence[str], path: str) -> bool:
+    return _is_plain(path) and any(re.match(each, path) for each in patterns)
+
+
+def _is_plain(path: str) -> bool:
+    """False where decoding, once or twice, gives other segments: `..%2f`, `%5c`, `..;`, U+0000."""
+    decoded = unquote(unquote(path))
+    segments = [each.partition(";")[0] for each in decoded.split("/")]
+    return decoded.count("/") == path.count("/") and not {".", ".."} & set(segments) and not set("\\\0") & set(decoded)
 
 
 @asynccontextmanager

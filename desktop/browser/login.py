@@ -11,7 +11,7 @@ from playwright.async_api import Error, Page
 
 from desktop.browser.chromium import Chromium
 from desktop.browser.health import Health
-from desktop.browser.look import Eye
+from desktop.browser.look import Eye, network_error
 from desktop.browser.profile import LOGIN_FILE
 from desktop.browser.site import Site
 from desktop.browser.traffic import Traffic
@@ -25,7 +25,7 @@ async def log_in(site: Site, home: Path, chromium: Chromium, *, patience: float,
     """Open the site's start page and wait, `patience` seconds at most, until the page says that somebody is signed in.
 
     The login is then kept in the desktop's folder `home`. The answer is what the page showed last; a window that was
-    closed counts as `login_required`. DriverFailure `browser_unavailable`.
+    closed counts as `login_required`. DriverFailure `browser_unavailable`, `navigation_failed`.
     """
     loaded = _read(home / LOGIN_FILE)
     browser = await chromium.browser()
@@ -50,13 +50,26 @@ async def _signed_in(site: Site, page: Page, patience: float, poll: float) -> He
     eye, health = Eye(page, site, Traffic(None)), Health.LOGIN_REQUIRED
     try:
         async with asyncio.timeout(patience):
-            await page.goto(site.start_url, wait_until="domcontentloaded", timeout=0)
+            await _open(page, site.start_url)
             while (seen := await eye.health()) is not Health.HEALTHY:
                 health = seen or health
                 await asyncio.sleep(poll)
         return Health.HEALTHY
-    except (TimeoutError, DriverFailure):
+    except TimeoutError:
         return health
+    except DriverFailure:
+        if page.is_closed():
+            return health
+        raise
+
+
+async def _open(page: Page, url: str) -> None:
+    try:
+        await page.goto(url, wait_until="domcontentloaded", timeout=0)
+    except Error as error:
+        if not page.is_closed() and not page.url.startswith("http"):
+            raise DriverFailure("navigation_failed", network_error(error)) from error
+        # Somebody closed the window, or was quicker than the page: what it shows is looked at.
 
 
 def merged(kept: State | None, loaded: State | None, now: State) -> State:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ SAVE_EVERY: Final = 60.0
 ANSWER_SECONDS: Final = 1.5
 STATE_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 10.0
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_~+/=.-]{16,}")
 
 
 class Profile:
@@ -69,7 +71,8 @@ class Profile:
         state = await self._state(self._context)
         values = [cookie["value"] for cookie in state["cookies"]]
         values += [item["value"] for origin in state["origins"] for item in origin["localStorage"]]
-        return frozenset(value for value in values if len(value) >= 6)
+        # Whole, and what looks like a token inside of a longer value.
+        return frozenset(part for value in values for part in (value, *_TOKEN.findall(value)) if len(part) >= 6)
 
     async def close(self) -> None:
         """Keep the login and close the context."""
@@ -96,8 +99,13 @@ class Profile:
         state, self._stamp = await asyncio.to_thread(self._read)
         if state is None:
             return False
+        try:
+            await context.set_storage_state(state)
+        except Error as error:
+            # Its words may quote the login.
+            log.error("the new login in %s cannot be used (%s): going on without it", self._file, type(error).__name__)
+            return False
         log.info("%s was changed by somebody else: using that login", self._file)
-        await context.set_storage_state(state)
         return True
 
     async def _opened(self, browser: Browser, state: Any) -> BrowserContext:
@@ -106,7 +114,7 @@ class Profile:
         except Error as error:
             if state is None or not browser.is_connected():
                 raise
-            log.error("the login in %s cannot be used (%s): starting without one", self._file, error)
+            log.error("the login in %s cannot be used (%s): starting without one", self._file, type(error).__name__)
             return await browser.new_context(accept_downloads=False)
 
     async def _state(self, context: BrowserContext, *, indexed_db: bool = False) -> StorageState:

@@ -179,6 +179,8 @@ class Site(Part):
     errors: list[ErrorSign] = []
     # Paths, from their start, that the server may call through a page; none without it.
     calls: list[Pattern] = []
+    # Paths, from their start, of pages that the server may have opened for a call; the start page always.
+    call_pages: list[Pattern] = []
     timeouts: Timeouts = Timeouts()
 
     @model_validator(mode="after")

@@ -226,7 +226,9 @@ class Visit:
 
     async def _helped(self) -> bool:
         """Whether a person was needed, and has helped."""
-        health = await self._seen.health()
+        return await self._helped_with(await self._seen.health())
+
+    async def _helped_with(self, health: Health | None) -> bool:
         if health is None or health is Health.HEALTHY:
             return False
         await self._unhealthy(health)
@@ -238,7 +240,7 @@ class Visit:
         if health is Health.LOGIN_REQUIRED:
             self._sessions.note(self.site.platforms, health)
             raise DriverFailure(health.value, "signed out before the answer was there")
-        return await self._helped()
+        return await self._helped_with(health)
 
     async def _unhealthy(self, health: Health) -> None:
         """Say so at once, so that no more work of this platform comes; then wait for a person where one can help."""

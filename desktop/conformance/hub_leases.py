@@ -7,7 +7,7 @@ from typing import Any, Final
 from desktop.conformance.hub_desk import SLOTS, HubDesk
 from desktop.conformance.hub_work import Workshop
 from desktop.conformance.target import expect_problem, told
-from desktop.conformance.verdict import Check, expect
+from desktop.conformance.verdict import CannotCheck, Check, expect
 from domain.lanes import Kind, Lane, allows, rule_of
 from domain.legacy import ExecutionOwner
 from domain.protocol import LEASE_SECONDS, Control, TaskAvailable, TaskControl
@@ -91,7 +91,8 @@ async def cancel_gives_back(workshop: Workshop) -> None:
     expect(response.status_code == 200, "200 to cancel", told(response))
     expect(response.json().get("result") == "requeued", "requeued", told(response))
     expect_problem(await desk.call(frame, "start"), 409, "lease_lost")
-    again = await desk.next_task("the question again", lambda other: other.question == frame.question)
+    same = (frame.question, frame.platform)
+    again = await desk.next_task("question again", lambda other: (other.question, other.platform) == same)
     expect(again.lease_token != frame.lease_token, "another lease token", "the same")
 
 
@@ -183,12 +184,20 @@ async def _finish_clicks(workshop: Workshop, desk: HubDesk) -> None:
     """Answer what is left of the first click: what waits here would keep scheduled work of its platform away."""
     for frame in list(desk.running.values()):
         await desk.answer(frame)
-    async with asyncio.timeout(workshop.target.pace.work):
-        while await workshop.collects():
-            for frame in list(desk.waiting.values()):
-                if (await desk.call(frame, "start")).status_code == 200:
-                    await desk.answer(frame)
-            await desk.signal.comes(lambda: desk.waiting, LOOK)
+    seconds = workshop.target.pace.work
+    try:
+        async with asyncio.timeout(seconds):
+            while await workshop.collects():
+                await _answer_all(desk)
+                await desk.signal.comes(lambda: desk.waiting, LOOK)
+    except TimeoutError:
+        raise CannotCheck(f"the first click was not over after {seconds:g} s, all of it answered") from None
+
+
+async def _answer_all(desk: HubDesk) -> None:
+    for frame in list(desk.waiting.values()):
+        if (await desk.call(frame, "start")).status_code == 200:
+            await desk.answer(frame)
 
 
 async def _order(workshop: Workshop, desk: HubDesk, victim: TaskAvailable, count: int) -> TaskControl:

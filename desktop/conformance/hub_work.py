@@ -1,7 +1,10 @@
 """Work for the lease checks, made as a tenant's own UI would make it: a brand, questions, a click, a plan."""
 
+import asyncio
+import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
@@ -10,14 +13,17 @@ import httpx
 from desktop.conformance.hub_desk import HubDesk
 from desktop.conformance.target import Target, told
 from desktop.conformance.verdict import CannotCheck
+from desktop.reconnect import retry_after
 from domain.protocol import TaskAvailable
 
 MONITORING: Final = "/api/tenant/monitoring"
 # A platform takes one task of a tenant at a time, so several are asked.
 MOST_PLATFORMS: Final = 4
-TASKS: Final = 12
+TASKS: Final = 8
 # 29 February: the plan runs when it is told to, and hardly ever by itself.
 NEVER: Final = "0 0 29 2 *"
+# Seconds until a call is repeated whose answer does not say when.
+SOON: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -126,5 +132,12 @@ class Workshop:
         return response.json()
 
     async def _call(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """The same call again for a while when the answer is 503: whatever makes the work may be busy."""
         given = {} if body is None else {"json": body}
-        return await self.target.user_call(method, MONITORING + path, **given)
+        until = time.monotonic() + self.target.pace.work
+        while True:
+            response = await self.target.user_call(method, MONITORING + path, **given)
+            pause = retry_after(response.headers.get("retry-after"), datetime.now(UTC)) or SOON
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() + pause > until:
+                return response
+            await asyncio.sleep(pause)

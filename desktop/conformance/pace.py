@@ -29,7 +29,8 @@ class HubPace:
     """For checks of a hub. `patience` bounds each answer, `work` the arrival of a task that was asked for."""
 
     patience: float = 10.0
-    work: float = 30.0
+    # A plan that is told to run may wait for the next look at all plans, a minute later.
+    work: float = 75.0
     authentication: float = float(protocol.AUTHENTICATION_SECONDS)
     # What a busy hub may add to a time that the protocol names.
     slack: float = 5.0

@@ -16,6 +16,7 @@ from domain.errors import InvalidInput
 
 ANY: Final = "*"
 _NOT_HERE: Final = frozenset({"key", "api_key", "apikey", "token", "secret"})
+_OF_KEYS: Final = frozenset({"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key"})
 Short = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 
@@ -81,6 +82,14 @@ class Endpoint(BaseModel):
         if self.key_env is not None and self.key_file is not None:
             raise ValueError("give key_env or key_file, not both")
         return self
+
+    @field_validator("headers")
+    @classmethod
+    def _carry_no_key(cls, headers: dict[str, str]) -> dict[str, str]:
+        carrying = sorted(name for name in headers if name.lower() in _OF_KEYS)
+        if carrying:
+            raise ValueError(f"`{carrying[0]}` carries a key: use key_header with key_env or key_file")
+        return headers
 
     @field_validator("body")
     @classmethod

@@ -13,8 +13,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     # Whether the chat is only for people who are signed in.
     login: bool = False
+    # Whether the login page comes at all.
+    login_page: Literal["form", "hang"] = "form"
     # Where it asks whether one is human.
-    human_check: Literal["no", "open", "answer"] = "no"
+    human_check: Literal["no", "open", "typing", "answer"] = "no"
     blocked: bool = False
     # What opening the chat gives instead: a page with status 500, nothing at all, or a page without a chat.
     opening: Literal["chat", "error", "hang", "other"] = "chat"

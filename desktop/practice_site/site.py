@@ -56,6 +56,7 @@ class PracticeSite:
                 Route("/{session}/login", self._login, methods=["GET", "POST"]),
                 Route("/{session}/check", self._check, methods=["GET", "POST"]),
                 Route("/{session}/api/answer", self._answer, methods=["GET", "POST"]),
+                Route("/{session}/api/never", self._never),
                 Route("/{session}/state", self._state),
                 Route("/{session}/control", self._control, methods=["GET", "PUT"]),
             ]
@@ -91,6 +92,8 @@ class PracticeSite:
 
     async def _login(self, request: Request) -> Response:
         session = self._of(request)
+        if session.behaviour.login_page == "hang":
+            await asyncio.Event().wait()
         if request.method == "GET":
             return _page("login")
         form = parse_qs((await request.body()).decode())
@@ -135,6 +138,10 @@ class PracticeSite:
         headers = {"X-Request-Id": f"practice-{len(session.questions)}", "Cache-Control": "no-store"}
         return StreamingResponse(self._stream(session, question), media_type="text/event-stream", headers=headers)
 
+    async def _never(self, _: Request) -> Response:
+        await asyncio.Event().wait()
+        return Response()
+
     async def _until_human(self, session: Session) -> None:
         while not session.human:
             await asyncio.sleep(0.02)
@@ -178,7 +185,7 @@ class PracticeSite:
         if request.method == "PUT":
             try:
                 self.change(name, await request.json())
-            except (msgspec.ValidationError, ValueError) as error:
+            except (TypeError, ValueError) as error:
                 return JSONResponse({"error": str(error)}, status_code=422)
         session = self.session(name)
         return JSONResponse(

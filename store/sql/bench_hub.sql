@@ -20,11 +20,12 @@ join spaces s on s.tenant_id = m.id
 select id from desktop_clients order by substr(name, 9)::int
 
 -- name: seed_waiting
--- $1 tasks, in turns on the desktops, which wait for their leases. $2: the question, $3: the platform.
+-- $1 tasks, in turns on the first $4 desktops, which wait for their leases. $2: the question, $3: the platform.
 with desks as (
     select c.id, c.tenant_id, c.workspace_id, b.id as brand_id, row_number() over (order by md5(c.id::text)) - 1 as place,
         count(*) over () as desks
     from desktop_clients c join brands b on b.tenant_id = c.tenant_id
+    where substr(c.name, 9)::int <= $4
 ), numbers as (
     select n, d.* from generate_series(1, $1::int) n join desks d on d.place = n % d.desks
 ), asked as (

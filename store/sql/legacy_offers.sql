@@ -20,16 +20,16 @@ where t.id = p.id
 returning t.id, t.tenant_id, t.target_client_id, t.dispatch_lane as lane
 
 -- name: read_offers
--- What stands on offer to the connection's client (of these tasks, or all: null), as its frames say it, most urgent first.
--- Nothing for a connection that a newer one has replaced.
-select t.id, t.target_client_id, t.dispatch_priority, t.dispatch_lane, t.question_id, t.business_date,
+-- What stands on offer to the clients of these connections ($1 to $3: client, tenant, epoch; $4: one of its tasks, or all:
+-- null), as their frames say it, most urgent first. Nothing for a connection that a newer one has replaced.
+select a.epoch, t.id, t.target_client_id, t.dispatch_priority, t.dispatch_lane, t.question_id, t.business_date,
     t.interrupt_generation, t.updated_at, t.enqueued_at, t.ai_platform_id, v.text as question, t.collect_request_id,
     t.legacy_offer_expires_at
-from desktop_clients c
+from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) as a(client_id, tenant_id, epoch, task_id)
+join desktop_clients c on c.id = a.client_id and c.tenant_id = a.tenant_id and c.connection_epoch = a.epoch
 join monitoring_collect_tasks t on t.target_client_id = c.id and t.tenant_id = c.tenant_id
 join question_versions v on v.id = t.question_version_id
-where c.id = $1 and c.tenant_id = $2 and c.connection_epoch = $3 and c.revoked_at is null
-  and ($4::bigint[] is null or t.id = any($4))
+where c.revoked_at is null and (a.task_id is null or t.id = a.task_id)
   and t.legacy_offer_expires_at > now() and t.status = 'pending' and t.active_task_id is null
 order by case t.dispatch_lane when 'high' then 70 when 'normal_boosted' then 50 when 'normal' then 40 else 20 end desc,
     t.dispatch_priority desc, t.dispatch_after nulls first, t.planned_at, t.id

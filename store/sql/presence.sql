@@ -1,7 +1,8 @@
 -- name: connect_client
 -- A new connection: its epoch fences every older one. An operator's number of slots outlasts what the desktop says. The
 -- history says what it was before, and which logins are others than it had last said. $11: the token it authenticated with,
--- which may have been replaced since; no order to close finds a connection that has no epoch yet.
+-- which may have been replaced since; no order to close finds a connection that has no epoch yet. Wakes $12, and says
+-- whether there is work of the client's to look at.
 with before as (
     select c.id, c.lost_at, c.platform_sessions, c.online and c.last_heartbeat_at > now() - interval '30 seconds' as present
     from desktop_clients c
@@ -28,7 +29,9 @@ with before as (
     set (number, kind, at, epoch, hub, close_code, detail) = (excluded.number, excluded.kind, excluded.at,
         excluded.epoch, excluded.hub, excluded.close_code, excluded.detail)
 )
-select connection_epoch from connected
+select n.connection_epoch, pg_notify($12, '') is null as woken, exists (select from desktop_tasks d
+    where d.target_client_id = n.id and d.tenant_id = $2 and d.status in ('queued', 'in_progress', 'unknown')) as works
+from connected n
 
 -- name: record_heartbeats
 -- All clients of a hub instance at once. A beat of an older connection finds no client and so no task. Rows are locked

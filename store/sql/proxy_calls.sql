@@ -1,14 +1,17 @@
 -- name: open_call
 -- A call by its asker's id: opened once, however often. No row: the client is not the tenant's, or revoked.
 with client as (
-    select id from desktop_clients where id = $3 and tenant_id = $2 and revoked_at is null
+    select id from desktop_clients where id = $3 and tenant_id = $2
 ), opened as (
     insert into desktop_proxy_calls (id, tenant_id, client_id, platform, request, deadline)
     select $1, $2, c.id, $4, $5, now() + $6 * interval '1 millisecond' from client c
     on conflict (id) do nothing
     returning id
 )
-select exists (select from opened) as opened from client
+select case when exists (select from opened) then 'opened'
+    when exists (select from desktop_proxy_calls p where p.id = $1 and (p.client_id, p.tenant_id) <> ($3, $2)) then 'taken'
+    else 'known' end
+from client
 
 -- name: open_calls
 -- What this connection is to be asked now ($4: only these of them, or all). `left_ms`: until nobody waits any more.

@@ -1,7 +1,9 @@
 -- name: lock_client
--- The epoch's connection must be the newest one: an older hub neither leases nor reports for a client it lost.
+-- The epoch's connection must be the newest one: an older hub neither leases nor reports for a client it lost. `works`:
+-- there is something to look at. What comes while the lock is waited for is not in it: its hint is still to come.
 select c.id, c.highest_generation_seen, t.interrupt_generation, exists (select from desktop_proxy_calls p
-    where p.client_id = c.id and p.state = 'waiting' and p.deadline > now()) as asked
+    where p.client_id = c.id and p.state = 'waiting' and p.deadline > now()) as asked, exists (select from desktop_tasks d
+    where d.target_client_id = c.id and d.tenant_id = $2 and d.status in ('queued', 'in_progress', 'unknown')) as works
 from desktop_clients c join tenants t on t.id = c.tenant_id
 where c.id = $1 and c.tenant_id = $2 and c.connection_epoch = $3 and c.revoked_at is null
 for no key update of c

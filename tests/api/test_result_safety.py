@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Message
 
+from api.body_guard import BodyGuard
 from api.desktop import desktop_router
 from api.problems import install_problem_handlers
 from broker.publisher import Publisher
@@ -105,3 +107,22 @@ async def test_a_confirm_that_was_lost_is_503_and_the_result_sent_again_has_one_
 
 async def holds(queue: RabbitQueue, count: int) -> bool:
     return await queue.waiting() >= count
+
+
+async def test_a_body_that_is_too_large_with_its_last_part_is_answered_without_waiting_for_more() -> None:
+    """Nothing more comes: who asked for it would wait for the peer to go away."""
+    parts = [{"type": "http.request", "body": b"x" * 11, "more_body": False}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return parts.pop()
+
+    async def send_back(message: Message) -> None:
+        sent.append(message)
+
+    async def nobody(*_arguments: Any) -> None:
+        raise AssertionError("no route may see it")
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    await BodyGuard(nobody, max_body_bytes=10)(scope, receive, send_back)
+    assert (sent[0]["status"], parts) == (413, [])

@@ -53,6 +53,7 @@ def test_a_platform_that_is_not_named_has_no_endpoint_without_one_for_all(tmp_pa
         ("    base_url: ftp://host/v1\n", "platforms.kimi.base_url"),
         ("    base_url: https://user:secret-1234567890@host/v1\n", "platforms.kimi.base_url"),
         ("    key_env: A\n    key_file: b\n", "not both"),
+        ("    headers: {X-Api-Key: secret-1234567890}\n", "`X-Api-Key` carries a key: use key_header"),
         ("    body: {messages: []}\n", "`messages` is set by the driver"),
         ("    timeout: 0\n", "platforms.kimi.timeout"),
         ("    requests: 0\n", "platforms.kimi.requests"),

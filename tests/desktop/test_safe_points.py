@@ -98,6 +98,15 @@ class SteppedDriver(OrderingDriver):
         return self.left < 2
 
 
+@dataclass
+class WatchedDriver(OrderingDriver):
+    """A person is needed from NAVIGATING on, until AUTHENTICATING has ended."""
+
+    async def run_phase(self, phase: Phase, task: TaskAvailable, context: RunContext) -> None:
+        await super().run_phase(phase, task, context)
+        context.unsafe = phase is Phase.NAVIGATING
+
+
 def flag_after(found: list[Order], before: Phase) -> tuple[int, Control | None]:
     """The rule in one place: the newest order wins, equal generations are taken in their order of arrival."""
     seen, flag = 0, None
@@ -120,7 +129,10 @@ def expected_stop(found: list[Order]) -> tuple[SafePoint, Control] | None:
 
 
 async def run_with(
-    found: list[Order], generation: int = 0, made: type[OrderingDriver] = OrderingDriver
+    found: list[Order],
+    generation: int = 0,
+    made: type[OrderingDriver] = OrderingDriver,
+    owner: str = "desktop_tasks",
 ) -> tuple[Ending, Server, Any]:
     server = Server(generation)
     endings: asyncio.Queue[Ending] = asyncio.Queue()
@@ -137,7 +149,7 @@ async def run_with(
 
     loop = asyncio.create_task(scheduler.run(execute))
     try:
-        scheduler.offered([available()], 0.0)
+        scheduler.offered([available(owner=owner)], 0.0)
         return await asyncio.wait_for(endings.get(), 30), server, driver
     finally:
         loop.cancel()
@@ -198,6 +210,16 @@ def test_an_order_stops_a_stepped_phase_after_its_step_where_the_phase_may_stop_
         assert steps == 3
         stopped = expected_stop([order])
         assert [ack.safe_point for ack in server.acks] == ([stopped[0]] if stopped else [])
+
+
+@pytest.mark.parametrize(
+    ("owner", "points"), [("legacy", []), ("desktop_tasks", [SafePoint.BEFORE_INPUT])], ids=["legacy", "new"]
+)
+def test_while_a_person_is_needed_no_point_is_a_safe_one(owner: str, points: list[SafePoint]) -> None:
+    order = (Phase.NAVIGATING, Control.INTERRUPT_REQUESTED, 1)
+    _, server, driver = asyncio.run(run_with([order], made=WatchedDriver, owner=owner))
+    assert Phase.AUTHENTICATING in driver.ended
+    assert [ack.safe_point for ack in server.acks] == points
 
 
 def phase_after(point: SafePoint) -> Phase:

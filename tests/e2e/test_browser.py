@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,10 @@ from tests.e2e.installation import Installation
 pytestmark = pytest.mark.timeout(240)
 
 PLATFORM = "practice"
-SCHEDULED = "Which note app do small teams praise most, and which of them also works without a network?"
+SCHEDULED = (
+    "Which note app do small teams praise most, and which of them also works without a network? Answer for a team of"
+    " five that writes every day, meets twice a week, and does not want to pay for more than it uses; name sources."
+)
 CLICKED = "Is Nimbus good?"
 MATERIAL = Material(
     answers=RecordedAnswers(()),
@@ -53,6 +56,7 @@ class Office:
     seeded: Seeded
     record: Record
     site: Session
+    hurry: Callable[[], None]
 
     def of(self, lane: Lane, kind: EventKind) -> list[DesktopEvent]:
         return [event for event in self.record.of(kind) if event.lane == lane]
@@ -75,11 +79,16 @@ async def office(installation: Installation, pool: Pool, state: Path) -> AsyncIt
     practice, record = PracticeSite(), Record()
     async with TenantApi(installation.server.api_url, token) as api, served(practice) as url:
         seeded = await seed(api, tenant_id, workspace_id, MATERIAL, desks=1)
-        # Typed like a person types: a long question takes seconds, in which it may be stopped.
-        site = adapter(f"{url}/office/", input={"how": "type", "delay_ms": 60})
-        options = BrowserOptions(sites={PLATFORM: site}, state_dir=state)
-        async with desktop(installation, seeded, options, record):
-            yield Office(api, seeded, record, practice.session("office"))
+        # So slowly that nobody finishes it before a click has come through, however busy the machine is.
+        slowly = adapter(f"{url}/office/", input={"how": "type", "delay_ms": 250}, timeouts={"input": 300.0})
+        sites = {PLATFORM: slowly}
+
+        def hurry() -> None:
+            """What begins from now on is typed at once."""
+            sites[PLATFORM] = adapter(f"{url}/office/")
+
+        async with desktop(installation, seeded, BrowserOptions(sites=sites, state_dir=state), record):
+            yield Office(api, seeded, record, practice.session("office"), hurry)
 
 
 @asynccontextmanager
@@ -113,6 +122,7 @@ async def test_a_click_stops_a_question_in_chromium_at_a_safe_point_and_its_own_
     async with office(installation, pool, tmp_path / "desktops") as here:
         await here.api.post(f"/plans/{here.seeded.plan_id}/run")
         victim = await typing_of_the_scheduled_question(here)
+        here.hurry()
         request = await here.click(await here.question(CLICKED))
         await settled(pool, here.seeded.tenant_id, runs=2)
 

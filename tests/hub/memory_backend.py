@@ -73,6 +73,8 @@ class MemoryBackend:
     authentications: int = 0
     authenticating: int = 0
     most_authenticating: int = 0
+    # HTTP calls that were asked for in one step, at most.
+    asked_at_once: int = 0
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -217,6 +219,7 @@ class MemoryBackend:
         self, client: ClientIdentity, epoch: int, call_ids: Sequence[UUID]
     ) -> Sequence[ProxyRequest]:
         self._check()
+        self.asked_at_once = max(self.asked_at_once, len(call_ids))
         return [request for request in self._open_calls(client, epoch) if UUID(request.id) in call_ids]
 
     async def refuse_proxies(self, client: ClientIdentity, epoch: int, call_ids: Sequence[UUID]) -> None:

@@ -11,7 +11,14 @@ from websockets.typing import Subprotocol
 
 from domain.errors import DatabaseUnavailable
 from domain.protocol import SUBPROTOCOL, Authenticate, CloseCode, Heartbeat, Hello, ServerAck
+from domain.protocol_catalogue import HANDSHAKE_REFUSALS
 from tests.hub.conftest import LIMITS, Desk, MakeRig, Rig, close_code
+
+UPGRADE = (
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+    + "A" * 22
+    + "==\r\n"
+)
 
 
 async def test_a_token_in_the_header_lets_in(rig: Rig) -> None:
@@ -88,13 +95,34 @@ async def test_a_target_that_is_no_url_is_not_found_and_fills_no_log(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", rig.hub.port)
-    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + "A" * 22
-    writer.write(f"GET //[x HTTP/1.1\r\nHost: x\r\n{upgrade}==\r\n\r\n".encode())
+    writer.write(f"GET //[x HTTP/1.1\r\nHost: x\r\n{UPGRADE}\r\n".encode())
     async with asyncio.timeout(20):
         answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 404")
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("request_line", "upgrade", "status"),
+    [
+        ("GET /api/desktop/ws HTTP/1.1", "", 426),
+        ("GET /api/desktop/ws HTTP/1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", 400),
+        ("GET /api/desktop/ws HTTP/1.0", "", 505),
+        ("POST /api/desktop/ws HTTP/1.1", "", 405),
+        ("GET /nowhere HTTP/1.1", UPGRADE, 404),
+    ],
+)
+async def test_what_is_no_handshake_is_refused_as_the_catalogue_says(
+    rig: Rig, request_line: str, upgrade: str, status: int
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.hub.port)
+    writer.write(f"{request_line}\r\nHost: x\r\n{upgrade}\r\n".encode())
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    assert int(answer.split(b" ", 2)[1]) == status
+    assert status in {each.status for each in HANDSHAKE_REFUSALS}
 
 
 async def test_a_database_that_is_away_sends_the_client_back_to_try_again(rig: Rig) -> None:

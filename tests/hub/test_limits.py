@@ -37,6 +37,11 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
             return b""
 
 
+def folding() -> list[str]:
+    """Reports of hubs that are under way."""
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("fold-")]
+
+
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
@@ -113,7 +118,7 @@ async def test_a_full_hub_sends_away_without_asking_who_it_is_until_somebody_lea
     rig = await make_rig(limits=replace(LIMITS, max_connections=2))
     first, _second = await rig.desk(), await rig.desk()
     await first.hello()
-    assert rig.hub.state.status is HubStatus.FULL
+    await until(lambda: rig.hub.state.status is HubStatus.FULL)
     asked = rig.backend.authentications
     assert await (await rig.desk()).closed() == CloseCode.HUB_FULL
     assert rig.backend.authentications == asked
@@ -122,12 +127,36 @@ async def test_a_full_hub_sends_away_without_asking_who_it_is_until_somebody_lea
     assert (await (await rig.desk()).hello()).last
 
 
+async def test_strangers_at_the_door_take_nobodys_place(make_rig: MakeRig) -> None:
+    rig = await make_rig(limits=replace(LIMITS, max_connections=2))
+    for _ in range(3):
+        await rig.socket()
+    await until(lambda: rig.hub.state.pending == 3)
+    assert rig.hub.state.status is HubStatus.READY
+    assert (await (await rig.desk()).hello()).last
+
+
+async def test_of_those_who_are_looked_up_at_once_only_as_many_get_in_as_there_is_room_for(make_rig: MakeRig) -> None:
+    rig = await make_rig(limits=replace(LIMITS, max_connections=2))
+    rig.backend.door.clear()
+    herd = [await rig.desk() for _ in range(6)]
+    await until(lambda: rig.hub.state.pending == 6)
+    rig.backend.door.set()
+    for desk in herd:
+        with suppress(ConnectionClosed):
+            await desk.send(Hello(id="h"))
+    await until(lambda: rig.hub.connections == 2 and rig.hub.state.pending == 0)
+    ends = [desk for desk in herd if desk.client.client_id not in rig.backend.epochs]
+    assert await asyncio.gather(*(desk.closed() for desk in ends)) == [CloseCode.HUB_FULL] * 4
+
+
 async def test_too_many_sockets_that_have_not_authenticated_are_turned_away_at_once(make_rig: MakeRig) -> None:
     rig = await make_rig(limits=replace(LIMITS, max_pending=3))
     known = await rig.desk()
     await known.hello()
     loris = [await raw(rig) for _ in range(3)]
-    await until(lambda: rig.hub.state.pending == 3)
+    # The greeting is told to the other hubs, in tasks that end.
+    await until(lambda: rig.hub.state.pending == 3 and not folding())
     tasks = len(asyncio.all_tasks())
     reader, writer = await raw(rig)
     answer = await rest_of(reader)

@@ -24,10 +24,11 @@ from domain.protocol import (
     ServerAck,
     Snapshot,
     Sync,
+    TaskControl,
 )
 from domain.proxying import ProxyAnswer
 from domain.transport import ProxyHint
-from hub.proxying import MOST_ANSWERS
+from hub.proxying import ASKED_AT_ONCE, MOST_ANSWERS
 from store.database import Pool, transaction
 from store.hub_backend import StoreHubBackend
 from store.listen import Listener
@@ -73,6 +74,16 @@ async def test_a_call_reaches_the_client_and_its_first_answer_counts(rig: Rig) -
     assert code(await answered(desk, call_id, status=201, headers={"a": "b"}, body="yes")) is None
     assert code(await answered(desk, call_id, status=500)) is None
     assert rig.backend.calls[call_id].answer == ProxyAnswer(status=201, headers={"a": "b"}, body="yes")
+
+
+async def test_a_call_does_not_wait_for_a_task_that_somebody_else_holds(rig: Rig) -> None:
+    desk, _ = await greeted(rig, Feature.PROXY)
+    rig.backend.busy[desk.client.client_id] = 2**31
+    await rig.hint(desk.client, rig.backend.queue(desk.client))
+    await until(lambda: len(rig.backend.grants) > 1)
+    call_id = rig.backend.open_call(desk.client)
+    await announce(rig, desk, call_id)
+    assert (await desk.next(ProxyRequest)).id == str(call_id)
 
 
 async def test_a_call_that_is_over_when_its_hint_comes_is_not_sent(rig: Rig) -> None:
@@ -127,7 +138,7 @@ async def test_a_snapshot_with_large_calls_comes_in_pages(rig: Rig) -> None:
     ("ref", "fields", "expected"),
     [
         ("nobody's", {"status": 200}, "unknown_request"),
-        (str(uuid4()), {"status": 200}, "unknown_request"),
+        ("00000000-0000-4000-8000-000000000000", {"status": 200}, "unknown_request"),
         (None, {}, "invalid_frame"),
         (None, {"status": 200, "error": "timeout"}, "invalid_frame"),
         (None, {"error": "timeout", "body": "x"}, "invalid_frame"),
@@ -145,6 +156,33 @@ async def test_an_answer_that_cannot_be_one_gets_its_reply_and_changes_nothing(
     call_id = rig.backend.open_call(desk.client)
     assert code(await answered(desk, ref or call_id, **fields)) == expected
     assert rig.backend.calls[call_id].answer is None
+
+
+async def test_a_body_that_names_the_character_0_in_its_own_escapes_does_not_hold_it(rig: Rig) -> None:
+    desk, _ = await greeted(rig, Feature.PROXY)
+    call_id, body = rig.backend.open_call(desk.client), r'{"text": "a\u0000b \\\u0000"}'
+    assert code(await answered(desk, call_id, status=200, body=body + "\\\0")) == "invalid_frame"
+    assert code(await answered(desk, call_id, status=200, body=body)) is None
+    answer = rig.backend.calls[call_id].answer
+    assert answer is not None
+    assert answer.body == body
+
+
+async def test_of_many_calls_announced_at_once_few_are_read_at_a_time_and_all_reach_the_client(rig: Rig) -> None:
+    desk, _ = await greeted(rig, Feature.PROXY)
+    ids = [rig.backend.open_call(desk.client) for _ in range(3 * ASKED_AT_ONCE)]
+    rig.backend.gate.clear()
+    await desk.send(ProxyResponse(id="a", ref=str(rig.backend.open_call(desk.client)), status=200))
+    await desk.send(Heartbeat(id="b"))
+    assert (await desk.next(ServerAck)).ref == "b"
+    for each in ids:
+        await announce(rig, desk, each)
+    # Behind them on the same way: they wait now.
+    await rig.order(desk.client, uuid4(), 1)
+    await desk.next(TaskControl)
+    rig.backend.gate.set()
+    assert [(await desk.next(ProxyRequest)).id for _ in ids] == [str(each) for each in ids]
+    assert rig.backend.asked_at_once == ASKED_AT_ONCE
 
 
 async def test_an_answer_that_cannot_be_kept_is_the_clients_to_send_by_rest(rig: Rig) -> None:

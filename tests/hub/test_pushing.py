@@ -3,6 +3,8 @@
 import asyncio
 from uuid import UUID, uuid4
 
+import pytest
+
 from domain.errors import DatabaseUnavailable
 from domain.protocol import (
     ErrorFrame,
@@ -15,6 +17,7 @@ from domain.protocol import (
     TaskAvailable,
     TaskControl,
 )
+from hub.session import Session
 from tests.hub.conftest import Rig
 from tests.hub.memory_backend import an_interrupt
 from tests.support.broker import until
@@ -127,6 +130,20 @@ async def test_a_malformed_message_stops_nothing(rig: Rig) -> None:
     await rig.publisher.publish("desktop.task.dispatch", f"x.{desk.client.client_id}", body)
     await rig.order(desk.client, uuid4(), 1)
     assert (await desk.next(TaskControl)).interrupt_generation == 1
+
+
+async def test_a_push_that_fails_for_one_client_stops_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = await rig.desk()
+    await desk.hello()
+
+    def fails(session: Session, _control: TaskControl) -> None:
+        monkeypatch.undo()
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setattr(Session, "order", fails)
+    await rig.order(desk.client, uuid4(), 1)
+    await rig.order(desk.client, uuid4(), 2)
+    assert (await desk.next(TaskControl)).interrupt_generation == 2
 
 
 async def test_the_snapshot_brings_tasks_orders_and_verdicts(rig: Rig) -> None:

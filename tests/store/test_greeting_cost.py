@@ -11,7 +11,7 @@ from store.hub_backend import StoreHubBackend
 from tests.support.world import World
 
 # Authentication, greeting and snapshot of a client without work, BEGIN and COMMIT counted.
-MOST_STATEMENTS = 16
+MOST_STATEMENTS = 10
 
 
 async def test_a_client_without_work_is_greeted_with_few_statements(pool: Pool) -> None:

@@ -2,11 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import UUID
 
 import pytest
 
-from domain.hub_port import HeartbeatRecord
+from domain.hub_port import GrantRequest, HeartbeatRecord
 from domain.lanes import Lane
 from domain.protocol import Heartbeat, HeldAttempt, Hello
 from store import legacy_held, legacy_offers
@@ -17,6 +18,7 @@ from store.legacy_pull import pull
 from tests.support.clicks import accepted, whole
 from tests.support.granting import grant
 from tests.support.legacy import LegacyHands, legacy_task, number_of, numbers, offered, pick_of
+from tests.support.statement_log import OneConnection
 from tests.support.world import World, ago
 
 
@@ -214,6 +216,28 @@ async def test_the_hub_gets_an_offer_as_a_frame_without_lease(world: World) -> N
     assert (frame.attempt_id, frame.attempt, frame.status) == ("", 0, "pending")
     assert await grant(hub, identity, 2, [task]) == [], "a replaced connection"
     assert (await world.business(task))["status"] == "pending"
+
+
+async def test_offers_to_many_desktops_are_read_by_one_statement_each_its_own(world: World) -> None:
+    clients = [await world.client() for _ in range(3)]
+    tasks = [await legacy_task(world) for _ in clients]
+    for client, task in zip(clients, tasks, strict=True):
+        await offered(world, client, task)
+    identities = [LegacyHands(world, client).identity for client in clients]
+    requests = [GrantRequest(identity, 1, tuple(tasks)) for identity in identities]
+    # Both connections of one client in one call: the newer one gets it.
+    requests.insert(0, GrantRequest(identities[0], 0, tuple(tasks)))
+    async with world.pool.acquire() as connection:
+        log = OneConnection(connection)
+        async with log.listening():
+            frames = await legacy_offers.read_announced(cast(Pool, log), requests)
+    assert [[frame.task_id for frame in each] for each in frames] == [[], *([f"l-{task}"] for task in tasks)]
+    [(_, _, _, numbers_asked)] = log.statements.values()
+    assert sorted(numbers_asked) == sorted(tasks * len(requests))
+    answers = await StoreHubBackend(world.pool).grant(requests)
+    assert [[frame.task_id for frame in answer.frames] for answer in answers] == [
+        [frame.task_id for frame in each] for each in frames
+    ]
 
 
 async def test_a_snapshot_lists_offers_and_judges_what_is_held(world: World) -> None:

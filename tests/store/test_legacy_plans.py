@@ -41,7 +41,7 @@ async def test_no_legacy_statement_reads_the_backlog(busy: tuple[World, Desktop]
         "offered_platforms": (pulls["offered_platforms"], (here, tenant)),
         "lease_offered": (pulls["lease_offered"], (here, tenant, ["qwen"], [1], 1, attempts, hashes, 120)),
         "count_offers": (pulls["count_offers"], (here, tenant)),
-        "read_offers": (offers["read_offers"], (here, tenant, 1, None)),
+        "read_offers": (offers["read_offers"], ([here], [tenant], [1], [None])),
         "withdraw_scheduled": (offers["withdraw_scheduled"], (here, request)),
         "withdraw_stale": (offers["withdraw_stale"], (500,)),
         "unheard": (offers["unheard"], (10, 500)),

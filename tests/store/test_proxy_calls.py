@@ -77,6 +77,33 @@ async def test_an_asker_that_asks_again_opens_nothing_more(world: World, client:
     assert len(await world.outbox("proxy_request")) == 1
 
 
+async def test_an_id_that_another_clients_call_has_is_refused(world: World, client: ClientIdentity) -> None:
+    stranger = await World.create(world.pool, "Stranger")
+    call_id = await opened(world, client)
+    for other in (identity(world, await world.client()), identity(stranger, await stranger.client())):
+        with pytest.raises(InvalidInput):
+            await ask(world, other, a_request(call_id))
+    assert len(await world.outbox("proxy_request")) == 1
+
+
+async def test_a_login_in_the_headers_of_an_answer_is_not_kept(
+    world: World, client: ClientIdentity, listener: Listener
+) -> None:
+    call_id = await opened(world, client)
+    login = {"Set-Cookie": "session=x", "cookie": "session=x", "Authorization": "Bearer x", "x-page": "1"}
+    await proxy_calls.answer_call(world.pool, client, call_id, ProxyAnswer(status=200, headers=login))
+    answer = await proxy_calls.await_call(world.pool, listener, call_id)
+    assert answer == ProxyAnswer(status=200, headers={"x-page": "1"})
+
+
+async def test_a_body_that_names_the_character_0_in_its_own_escapes_can_be_sent(
+    world: World, client: ClientIdentity
+) -> None:
+    body = r'{"text": "a\u0000b"}'
+    await opened(world, client, body=body)
+    assert [each.body for each in await proxy_calls.read_open(world.pool, client, 1)] == [body]
+
+
 async def test_nobody_is_asked_for_a_client_of_another_tenant_or_a_revoked_one(
     world: World, client: ClientIdentity
 ) -> None:
@@ -177,6 +204,16 @@ async def test_only_the_asked_client_answers(world: World, client: ClientIdentit
         assert await proxy_calls.answer_call(world.pool, stranger, call_id, OK) is AnswerOutcome.UNKNOWN
         assert await proxy_calls.read_open(world.pool, stranger, 1) == []
     assert (await world.row("desktop_proxy_calls", call_id))["state"] == "waiting"
+
+
+async def test_a_connection_that_was_replaced_neither_asks_nor_refuses(world: World, client: ClientIdentity) -> None:
+    call_id = await opened(world, client)
+    await world.set("desktop_clients", client.client_id, connection_epoch=2)
+    assert await proxy_calls.read_open(world.pool, client, 1) == []
+    await proxy_calls.refuse_calls(world.pool, client, 1, [call_id])
+    assert [each.id for each in await proxy_calls.read_open(world.pool, client, 2)] == [str(call_id)]
+    await proxy_calls.refuse_calls(world.pool, client, 2, [call_id])
+    assert await proxy_calls.read_open(world.pool, client, 2) == []
 
 
 async def test_an_unknown_call_has_no_answer(world: World, listener: Listener) -> None:

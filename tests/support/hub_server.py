@@ -116,6 +116,11 @@ class HubServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 
+    def processor_seconds(self) -> float:
+        """What it has used since it began, and no other process of the machine."""
+        after_its_name = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(after_its_name[11]) + int(after_its_name[12])) / os.sysconf("SC_CLK_TCK")
+
     @property
     def exit_code(self) -> int | None:
         """None while it runs."""

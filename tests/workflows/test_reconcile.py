@@ -1,17 +1,26 @@
 """Open requests and batches without a workflow get one; cancelled ones are finished (1-dispatch §1.8)."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from temporalio.client import ScheduleOverlapPolicy, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import (
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleHandle,
+    ScheduleOverlapPolicy,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+)
 from temporalio.worker import Worker
 
 from activities.batches import BatchActivities, PlanActivities
 from activities.reconcile import ReconcileActivities
 from activities.requests import RequestActivities
+from api.processes import TemporalProcesses
 from domain.ids import new_uuid
 from domain.lanes import Lane
 from domain.messages import (
@@ -34,6 +43,7 @@ from worker import keep_schedules
 from workflows.reconcile import Reconcile
 from workflows.resident import Resident
 
+SCHEDULES = (SCAN_SCHEDULE_ID, TUNE_SCHEDULE_ID, RECONCILE_SCHEDULE_ID)
 NOTHING = ReconcileResult(database=DatabaseFixes(), workflows=WorkflowFixes())
 
 
@@ -275,14 +285,55 @@ async def test_everything_is_taken_up_after_the_loss_of_temporals_database(stage
         await handle.terminate()
 
 
+@pytest.mark.xdist_group("schedules")
 async def test_a_worker_that_outlives_temporals_database_brings_the_schedules_back(stage: Stage) -> None:
-    names = (SCAN_SCHEDULE_ID, TUNE_SCHEDULE_ID, RECONCILE_SCHEDULE_ID)
     for _ in range(2):
-        await keep_schedules(stage.client)
-        handles = [stage.client.get_schedule_handle(name) for name in names]
-        for handle in handles:
-            assert (await handle.describe()).schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
-            await handle.delete()
+        async with schedules(stage) as handles:
+            for handle in handles:
+                assert (await handle.describe()).schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
+
+
+@pytest.mark.xdist_group("schedules")
+async def test_a_scan_of_plans_that_is_asked_for_during_another_one_comes_after_it(stage: Stage) -> None:
+    """The one under way may have looked before the plan was due."""
+    async with schedules(stage) as [scans, *_]:
+        await scans.pause(note="no regular one in between")
+        # Nobody serves its queue, so the first one goes on until it is ended here.
+        [running] = await running_of(scans)
+        await TemporalProcesses(stage.client).scan_plans()
+        # Asked after it, the schedule answers when it has looked at it.
+        await scans.describe()
+        await stage.client.get_workflow_handle(running).terminate()
+        await until(partial(has_decided, scans))
+        info = (await scans.describe()).info
+        assert (info.num_actions, info.num_actions_skipped_overlap) == (2, 0)
+
+
+@asynccontextmanager
+async def schedules(stage: Stage) -> AsyncIterator[list[ScheduleHandle]]:
+    """Those of a worker, which scan, tune and reconcile, each with its first run."""
+    await keep_schedules(stage.client)
+    handles = [stage.client.get_schedule_handle(name) for name in SCHEDULES]
+    for handle in handles:
+        await until(partial(running_of, handle))
+    yield handles
+    for handle in handles:
+        # What goes on would keep its name from the next one of this second.
+        for workflow_id in await running_of(handle):
+            await stage.client.get_workflow_handle(workflow_id).terminate()
+        await handle.delete()
+
+
+async def running_of(schedule: ScheduleHandle) -> list[str]:
+    """The workflows that it has started and that are not over, as far as it knows."""
+    found = (await schedule.describe()).info.running_actions
+    return [one.workflow_id for one in found if isinstance(one, ScheduleActionExecutionStartWorkflow)]
+
+
+async def has_decided(schedule: ScheduleHandle) -> bool:
+    """Whether its second run has begun, or never will."""
+    info = (await schedule.describe()).info
+    return info.num_actions + info.num_actions_skipped_overlap > 1
 
 
 async def test_a_run_costs_at_most_20_events_and_shows_what_it_did(stage: Stage, mender: Mender) -> None:

@@ -1,4 +1,4 @@
-"""One Chromium and one practice site for the tests of a module; a session and a desktop for each test."""
+"""One Chromium and one practice site for all tests here; a session and a desktop for each test."""
 
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ from tests.desktop.browser.practice import Desk, adapter, new_name
 OpenDesk = Callable[..., Desk]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Chromium]:
     if not any(map(shutil.which, NAMES)):
         pytest.skip("no Chromium: make test installs it as root on Debian, else see devstack/setup.sh browser")
@@ -29,14 +29,14 @@ async def chromium() -> AsyncIterator[Chromium]:
     await running.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def practice() -> AsyncIterator[tuple[PracticeSite, str]]:
     site = PracticeSite()
     async with served(site) as url:
         yield site, url
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def open_desk(chromium: Chromium, practice: tuple[PracticeSite, str], tmp_path: Path) -> AsyncIterator[OpenDesk]:
     """Make a desktop: `desk = open_desk(behaviour, site={...}, **options)`."""
     site, url = practice

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from desktop.browser import look
+from desktop.driver import RunContext
 from desktop.practice_site.answers import MODEL, SOURCES
 from domain.answers import read_answer
 from tests.desktop.browser.conftest import OpenDesk
-from tests.desktop.browser.practice import QUESTION, Desk
+from tests.desktop.browser.practice import DRIVEN, QUESTION, Desk, task
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chromium")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("chromium")]
 
 URLS = [url for _, url in SOURCES]
 
@@ -45,42 +47,41 @@ async def test_the_stream_itself_is_taken_as_it_was_received(open_desk: OpenDesk
 
 
 @pytest.mark.parametrize(
-    "finished",
+    ("editor", "how", "send", "finished"),
     [
-        pytest.param([{"gone": "#stop", "stable_ms": 200}], id="stop button gone and text stable"),
-        pytest.param([{"visible": ".answer[data-done]"}], id="a mark of whole answers"),
-        pytest.param([{"request_ended": True}], id="the request has ended"),
-        pytest.param([{"quiet_url": "/api/", "quiet_ms": 100}], id="no request for a while"),
-        pytest.param(
-            [{"visible": "#never"}, {"gone": "#stop", "visible": "[data-done]"}], id="one of several is enough"
-        ),
+        ("textarea", "fill", {"key": "Enter"}, [{"gone": "#stop", "stable_ms": 200}]),
+        ("textarea", "type", {"click": "#send"}, [{"visible": ".answer[data-done]"}]),
+        ("contenteditable", "fill", {"click": "#send"}, [{"request_ended": True}]),
+        ("contenteditable", "type", {"key": "Enter"}, [{"quiet_url": "/api/", "quiet_ms": 100}]),
+        ("textarea", "fill", {"click": "#send"}, [{"visible": "#never"}, {"gone": "#stop", "visible": "[data-done]"}]),
     ],
 )
-async def test_the_answer_is_whole_however_the_end_is_told(open_desk: OpenDesk, finished: Any) -> None:
-    desk = open_desk({"word_ms": 5}, {"answer": {"finished": finished}})
-    answer = await desk.ask()
+async def test_a_question_of_several_lines_is_sent_once_and_its_answer_taken_whole_however_the_end_is_told(
+    open_desk: OpenDesk, editor: str, how: str, send: dict[str, str], finished: Any
+) -> None:
+    # As it comes from Windows: typed, a carriage return would be the Enter key.
+    question = "Which note app is best?\r\nAnswer briefly, with sources."
+    desk = open_desk({"editor": editor, "word_ms": 5}, {"input": {"how": how}, "answer": {"finished": finished}})
+    site = desk.driver._options.sites["practice"]
+    desk.driver._options.sites["practice"] = site.model_copy(update={"submit": type(site.submit).model_validate(send)})
+    answer = await desk.ask(question)
+    assert [asked.split() for asked in desk.session.questions] == [question.split()]
     assert [url for url in URLS if url in answer.raw] == URLS
     assert desk.session.answered == 1
 
 
-@pytest.mark.parametrize(
-    ("editor", "how", "send"),
-    [
-        ("textarea", "fill", {"key": "Enter"}),
-        ("textarea", "type", {"click": "#send"}),
-        ("contenteditable", "fill", {"click": "#send"}),
-        ("contenteditable", "type", {"key": "Enter"}),
-    ],
-)
-async def test_a_question_of_several_lines_is_sent_once_and_whole(
-    open_desk: OpenDesk, editor: str, how: str, send: dict[str, str]
+async def test_a_page_that_says_nothing_is_not_taken_to_have_lost_its_stop_button(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    question = "Which note app is best?\nAnswer briefly, with sources."
-    desk = open_desk({"editor": editor}, {"input": {"how": how}})
-    site = desk.driver._options.sites["practice"]
-    desk.driver._options.sites["practice"] = site.model_copy(update={"submit": type(site.submit).model_validate(send)})
-    await desk.ask(question)
-    assert [asked.split() for asked in desk.session.questions] == [question.split()]
+    desk = open_desk()
+    frame, context = task(), RunContext()
+    await desk.run(DRIVEN[:3], frame, context)
+    eye = context.resources.eye
+    assert await eye.gone("#stop")
+    monkeypatch.setattr(look, "ANSWER_SECONDS", 0.1)
+    await eye.page.evaluate("setTimeout(hang)")
+    assert not await eye.gone("#stop")
+    await desk.driver.release(frame, context)
 
 
 async def test_a_second_question_takes_its_own_answer_in_a_new_conversation(desk: Desk) -> None:

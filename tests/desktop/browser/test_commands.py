@@ -12,11 +12,13 @@ import yaml
 from typer.testing import CliRunner
 
 from cli import app
+from desktop.browser import evidence, profile
 from desktop.browser.chromium import Chromium, ChromiumMissing, NoDisplay, find_chromium
 from desktop.browser.sites import InvalidSite, practice_file
 from desktop.practice_site.answers import SOURCES
 from desktop.practice_site.site import PracticeSite
 from desktop.registration import REGISTERED, Registered
+from tests.desktop.browser.practice import PATIENCE
 
 RUNNER = CliRunner()
 
@@ -50,12 +52,15 @@ def test_the_schema_knows_every_key() -> None:
     assert known.keys() <= json.loads(run("site", "schema").stdout)["properties"].keys()
 
 
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.xdist_group("chromium")
 async def test_a_question_is_tried_and_what_is_read_of_the_answer_is_shown(
     practice: tuple[PracticeSite, str], chromium: Chromium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for module, name in ((evidence, "LOOK_SECONDS"), (profile, "ANSWER_SECONDS"), (profile, "STATE_SECONDS")):
+        # A busy machine may take its time to show the page.
+        monkeypatch.setattr(module, name, PATIENCE)
     site, url = practice
     file = tmp_path / "mine.yaml"
     file.write_text(practice_file().read_text().replace("http://127.0.0.1:8765/", f"{url}/tried/"))

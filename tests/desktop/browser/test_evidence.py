@@ -5,9 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Error
 
 from desktop.browser import evidence
 from desktop.browser.evidence import FOLDER, KEEP_SECONDS, Evidence, Failure, scrubbed
+from desktop.browser.look import first_line
 
 
 def failure(number: int) -> Failure:
@@ -70,6 +72,11 @@ SECRET = "se'cr&et+tok/en=="
 def test_no_secret_stays_in_the_page_however_it_is_written(html: str) -> None:
     left = scrubbed(f"<body>{html}", [SECRET])
     assert "cr" not in left.replace("script", "").replace("csrf", "").replace("[removed]", "")
+
+
+def test_a_log_line_names_no_querys_secret() -> None:
+    error = Error("Page.goto: net::ERR_ABORTED at https://a.example/x?ticket=secret#secret\nCall log: secret")
+    assert first_line(error) == "Page.goto: net::ERR_ABORTED at https://a.example/x"
 
 
 def test_what_is_no_secret_stays() -> None:

@@ -9,14 +9,30 @@ import psutil
 import pytest
 from playwright.async_api import Browser
 
+from desktop.browser import evidence, look, profile
 from desktop.browser.chromium import Chromium
 from desktop.driver import DriverFailure, RunContext
 from domain.phases import Phase
 from tests.desktop.browser.conftest import OpenDesk
-from tests.desktop.browser.practice import DRIVEN, Desk, task, until
+from tests.desktop.browser.practice import DRIVEN, PATIENCE, Desk, task, until
 from tests.desktop.frames import available
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chromium")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("chromium")]
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take its time to show the page; what is kept of it must be whole here."""
+    monkeypatch.setattr(evidence, "LOOK_SECONDS", PATIENCE)
+    monkeypatch.setattr(profile, "ANSWER_SECONDS", PATIENCE)
+    monkeypatch.setattr(profile, "STATE_SECONDS", PATIENCE)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that hangs is not looked at for long."""
+    for module, name in ((evidence, "LOOK_SECONDS"), (look, "ANSWER_SECONDS"), (profile, "ANSWER_SECONDS")):
+        monkeypatch.setattr(module, name, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +40,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
     [
         ({"opening": "error"}, {}, "site_error"),
         ({"opening": "error"}, {"errors": []}, "site_error"),
-        ({"opening": "hang"}, {"timeouts": {"navigate": 0.5}}, "navigation_timeout"),
         ({"opening": "other"}, {"timeouts": {"sign_in": 0.5}}, "page_not_recognised"),
         ({}, {"input": {"selector": "#nowhere"}, "new_conversation": [], "timeouts": {"input": 0.5}}, "input_timeout"),
         ({}, {"submit": {"click": "#nowhere"}, "timeouts": {"submit": 0.5}}, "submit_timeout"),
@@ -37,13 +52,29 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
         ({"answer": "cut"}, {"answer": {"take": "response"}}, "answer_cut"),
         ({"answer": "empty"}, {"answer": {"take": "text", "finished": [{"request_ended": True}]}}, "answer_empty"),
         ({"answer": "endless"}, {"timeouts": {"answer": 0.5}}, "answer_timeout"),
-        ({"answer": "loop"}, {"timeouts": {"submit": 0.5}}, "submit_timeout"),
     ],
 )
 async def test_every_trouble_has_its_code_and_leaves_no_page(
     open_desk: OpenDesk, behaviour: dict[str, Any], site: dict[str, Any], code: str
 ) -> None:
-    desk = open_desk(behaviour, site)
+    await fails_as(code, open_desk(behaviour, site))
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("behaviour", "timeouts", "code"),
+    [
+        ({"opening": "hang"}, {"navigate": 0.5}, "navigation_timeout"),
+        ({"answer": "loop"}, {"submit": 0.5}, "submit_timeout"),
+    ],
+)
+async def test_a_page_that_hangs_is_a_trouble_too(
+    open_desk: OpenDesk, behaviour: dict[str, Any], timeouts: dict[str, float], code: str
+) -> None:
+    await fails_as(code, open_desk(behaviour, {"timeouts": timeouts}))
+
+
+async def fails_as(code: str, desk: Desk) -> None:
     failure = await desk.fails()
     assert failure.code == code
     assert pages_of(desk) == 0
@@ -68,13 +99,16 @@ async def test_a_site_that_is_not_there_is_told_by_the_networks_own_word(open_de
     assert "secret" not in failure.detail
 
 
-async def test_a_platform_without_an_adapter_is_refused(desk: Desk) -> None:
-    context = RunContext()
+async def test_a_platform_without_an_adapter_is_refused_and_no_more_of_it_is_asked_for(open_desk: OpenDesk) -> None:
+    desk, context = open_desk(probe_every=0.0), RunContext()
     with pytest.raises(DriverFailure, match=r"no_site.*practice"):
         await desk.driver.run_phase(Phase.PREPARING, available(platform="elsewhere"), context)
     await desk.driver.release(task(), context)
+    await desk.driver.prober.look()
+    assert desk.driver.sessions() == {"elsewhere": "login_required"}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_evidence_shows_the_page_and_keeps_no_secret(open_desk: OpenDesk) -> None:
     desk = open_desk({"login": True}, human_wait=0.2)
     token = desk.site.sign_in(desk.session)

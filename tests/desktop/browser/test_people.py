@@ -7,16 +7,17 @@ import stat
 import pytest
 
 from desktop.browser.chromium import Chromium
+from desktop.browser.clock import ClockStopped
 from desktop.browser.health import Health
 from desktop.browser.login import log_in
 from desktop.browser.profile import LOGIN_FILE
-from desktop.driver import RunContext
+from desktop.driver import DriverFailure, RunContext
 from desktop.practice_site.behaviour import LOGIN_COOKIE, PASSWORD
 from domain.phases import Phase
 from tests.desktop.browser.conftest import OpenDesk
-from tests.desktop.browser.practice import Desk, task, until
+from tests.desktop.browser.practice import PATIENCE, Desk, task, until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chromium")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("chromium")]
 
 
 async def person_signs_in(desk: Desk) -> None:
@@ -65,7 +66,7 @@ async def test_without_a_person_the_task_fails_and_the_health_is_remembered(open
     assert desk.driver.sessions() == {"practice": "login_required"}
 
 
-@pytest.mark.parametrize("where", ["open", "answer"])
+@pytest.mark.parametrize("where", ["open", "typing", "answer"])
 async def test_a_human_check_is_waited_for_and_then_it_goes_on(open_desk: OpenDesk, where: str) -> None:
     desk = open_desk({"human_check": where})
     asking = asyncio.create_task(desk.ask())
@@ -84,12 +85,31 @@ async def test_a_human_check_that_nobody_passes_fails(open_desk: OpenDesk) -> No
 
 
 async def test_the_time_of_a_person_is_not_the_time_of_the_phase(open_desk: OpenDesk) -> None:
-    desk = open_desk({"human_check": "open"}, {"timeouts": {"sign_in": 1.0}})
-    asking = asyncio.create_task(desk.ask())
+    desk = open_desk({"human_check": "open"}, {"timeouts": {"sign_in": 120.0}}, human_wait=600.0)
+    frame, context = task(), RunContext()
+    await desk.run((Phase.PREPARING, Phase.NAVIGATING), frame, context)
+    signing_in = asyncio.create_task(desk.driver.run_phase(Phase.AUTHENTICATING, frame, context))
     await desk.health("human_check")
-    await asyncio.sleep(1.2)  # the length of time is the rule itself: longer than the phase may take
+    limit = context.resources._limit
+    await until(lambda: limit.when() - asyncio.get_running_loop().time() > 500, "the phase's clock is stopped")
     desk.behave(human=True)
-    await asking
+    await signing_in
+    assert limit.when() - asyncio.get_running_loop().time() < 120
+    await desk.driver.release(frame, context)
+
+
+async def test_a_clock_that_was_stopped_has_as_much_time_left_as_before() -> None:
+    moved: list[float] = []
+    async with asyncio.timeout(0.05) as limit:
+        async with ClockStopped(limit, 60.0, moved.append):
+            await asyncio.sleep(0.1)  # longer than the phase may take: the length is the rule itself
+        assert moved == [limit.when()]
+
+
+async def test_a_stopped_clock_has_its_own_end() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60.0) as limit, ClockStopped(limit, 0.01, lambda _: None):
+            await asyncio.Event().wait()
 
 
 async def test_who_is_signed_out_while_the_answer_is_waited_for_fails_at_once(open_desk: OpenDesk) -> None:
@@ -127,7 +147,7 @@ async def test_a_login_made_in_another_window_is_taken_by_a_waiting_task(
     asking = asyncio.create_task(desk.ask())
     await desk.health("login_required")
     site = desk.driver._options.sites["practice"]
-    in_window = asyncio.create_task(log_in(site, desk.home, chromium, patience=20, poll=0.02))
+    in_window = asyncio.create_task(log_in(site, desk.home, chromium, patience=PATIENCE, poll=0.02))
     await person_in_the_other_window(desk, chromium)
     assert await in_window is Health.HEALTHY
     await asking
@@ -161,6 +181,34 @@ async def person_in_the_other_window(desk: Desk, chromium: Chromium) -> None:
         others = [page for context in browser.contexts if context is not own for page in context.pages]
     await pages[0].fill("input[name=password]", PASSWORD)
     await pages[0].click("button[type=submit]")
+
+
+async def test_a_site_that_is_not_there_is_told_and_no_window_stays(open_desk: OpenDesk, chromium: Chromium) -> None:
+    desk = open_desk()
+    site = desk.driver._options.sites["practice"].model_copy(update={"start_url": "http://127.0.0.1:9/?token=secret"})
+    with pytest.raises(DriverFailure, match=r"navigation_failed: net::ERR_\w+$"):
+        await log_in(site, desk.home, chromium, patience=PATIENCE, poll=0.02)
+    browser = await chromium.browser()
+    await until(lambda: browser.contexts == [], "no window left")
+
+
+async def test_a_login_file_that_no_browser_takes_costs_only_itself(open_desk: OpenDesk) -> None:
+    desk = open_desk()
+    await desk.driver.profile.open_page()
+    (desk.home / LOGIN_FILE).parent.mkdir(exist_ok=True)
+    (desk.home / LOGIN_FILE).write_text(json.dumps({"cookies": [{"name": "a"}], "origins": []}))
+    await desk.ask()
+    await desk.driver.close()
+    await open_desk(name=desk.name).ask()
+    assert len(desk.session.questions) == 2
+
+
+async def test_what_looks_like_a_token_inside_a_kept_value_is_a_secret_too(desk: Desk) -> None:
+    page = await desk.driver.profile.open_page()
+    await page.goto(desk.driver._options.sites["practice"].start_url)
+    token = "eyJhbGciOi.J9-secret_1234"
+    await page.evaluate("token => localStorage.setItem('auth', JSON.stringify({user: 'me', token}))", token)
+    assert token in await desk.driver.profile.secrets()
 
 
 async def test_a_window_that_nobody_signs_in_to_keeps_nothing(open_desk: OpenDesk, chromium: Chromium) -> None:
