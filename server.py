@@ -13,8 +13,6 @@ from typing import Any, Final, TypeVar
 
 import uvicorn
 
-from api.app import create_app
-from api.state import open_state
 from broker.connection import BrokerConnection
 from broker.dispatch_queue import DispatchQueue, publish_control
 from broker.publisher import Publisher
@@ -222,6 +220,10 @@ class _HttpServer(uvicorn.Server):
 @asynccontextmanager
 async def _running_api(settings: Settings, stop: asyncio.Event) -> AsyncIterator[_HttpServer]:
     listening = _listen(settings.api_host, settings.api_port, "API_PORT")
+    # Here, so that a process that is only a hub spares their memory.
+    from api.app import create_app
+    from api.state import open_state
+
     async with _bounded(open_state(settings)) as state:
         app = create_app(settings, state)
         # Streams end with it instead of keeping the server from stopping.

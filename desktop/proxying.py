@@ -6,8 +6,8 @@ Each call is made once, however often it is asked for, and its answer handed in 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from desktop.rest import Reason, Refused
 from domain.desktop_calls import ProxyAnswerCall, ProxyAnswerTaken
@@ -17,6 +17,7 @@ from domain.protocol_catalogue import ProxyError
 from domain.proxying import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_MESSAGE, ProxyAnswer
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # Calls whose ids are remembered: far more than the server has open at once.
 REMEMBERED: Final = 1000
@@ -26,6 +27,7 @@ REPLY_SECONDS: Final = 5.0
 # How long after the server's patience an answer is still handed in: its clock decides, not ours.
 GRACE_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 1.0
+CLOSE_SECONDS: Final = 10.0
 # Replies after which the answer is not to be sent again.
 _FINAL: Final = (None, ErrorCode.UNKNOWN_REQUEST, ErrorCode.INVALID_FRAME)
 
@@ -56,7 +58,7 @@ class Proxies:
         self._rest = rest
         self._send = send
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
         self._replies: dict[str, asyncio.Future[str | None]] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -67,9 +69,13 @@ class Proxies:
         self._seen[request.id] = None
         while len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
-        task = asyncio.create_task(self._serve(request), name=f"proxy {request.id}")
+        self._begin(self._serve(request), f"proxy {request.id}")
+
+    def _begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=name)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        return task
 
     def replied(self, ref: str | None, code: str | None) -> None:
         """The hub's reply to a frame: its error code, or None. Replies to others are nothing."""
@@ -78,16 +84,15 @@ class Proxies:
             reply.set_result(code)
 
     async def close(self) -> None:
-        """Stop what is under way; the server learns it by its deadline."""
+        """Stop what is under way; the server learns it by its deadline. A page that hangs is left after a while."""
         for task in self._calls:
             task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=CLOSE_SECONDS)
 
     async def _serve(self, request: ProxyRequest) -> None:
-        patience = request.timeout_ms / 1000
-        over = asyncio.get_running_loop().time() + patience + GRACE_SECONDS
-        # A little earlier than the server, so that it hears of it.
-        answer = await self._answer(request, patience - min(1.0, patience / 10))
+        over = asyncio.get_running_loop().time() + request.timeout_ms / 1000 + GRACE_SECONDS
+        answer = await self._answer(request, time_of_page(request))
         try:
             async with asyncio.timeout_at(over):
                 while not await self._hand_in(request.id, answer):
@@ -96,8 +101,17 @@ class Proxies:
             log.warning("the answer to proxy call %s could not be handed in", request.id)
 
     async def _answer(self, request: ProxyRequest, seconds: float) -> ProxyAnswer:
+        # A page that takes long to be closed keeps its place among AT_ONCE, and not its answer from the server.
+        making = self._begin(self._made(request), f"page of {request.id}")
+        done, _ = await asyncio.wait([making], timeout=seconds)
+        if done:
+            return making.result()
+        making.cancel()
+        return ProxyAnswer(error=ProxyError.TIMEOUT)
+
+    async def _made(self, request: ProxyRequest) -> ProxyAnswer:
         try:
-            async with asyncio.timeout(seconds), self._room:
+            async with self._room:
                 return _fitting(await self._driver.proxy(request))
         except TimeoutError:
             return ProxyAnswer(error=ProxyError.TIMEOUT)
@@ -133,6 +147,12 @@ class Proxies:
             return False
         finally:
             del self._replies[frame.id]
+
+
+def time_of_page(request: ProxyRequest) -> float:
+    """Seconds that a page has: a little less than the server waits, so that it hears of a page that needs longer."""
+    patience = request.timeout_ms / 1000
+    return patience - min(1.0, patience / 10)
 
 
 def _fitting(answer: ProxyAnswer) -> ProxyAnswer:

@@ -133,7 +133,7 @@ class Session:
             await self._settle()
 
     def _forget_the_handshake(self) -> None:
-        """Its headers are 2 KB a connection for as long as it lasts, the token among them."""
+        """Its headers are some 4 KB a connection for as long as it lasts, the token among them."""
         for message in (self._socket.request, self._socket.response):
             if message is not None:
                 message.headers.clear()

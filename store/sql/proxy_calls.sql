@@ -1,7 +1,7 @@
 -- name: open_call
 -- A call by its asker's id: opened once, however often. No row: the client is not the tenant's, or revoked.
 with client as (
-    select id from desktop_clients where id = $3 and tenant_id = $2
+    select id from desktop_clients where id = $3 and tenant_id = $2 and revoked_at is null
 ), opened as (
     insert into desktop_proxy_calls (id, tenant_id, client_id, platform, request, deadline)
     select $1, $2, c.id, $4, $5, now() + $6 * interval '1 millisecond' from client c

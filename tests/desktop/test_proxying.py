@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from desktop.proxying import REMEMBERED, Proxies
+from desktop.proxying import REMEMBERED, Proxies, time_of_page
 from desktop.rest import Reason, Refused
 from domain.desktop_calls import ProxyAnswerCall, ProxyAnswerTaken
 from domain.protocol import Hello, ProxyRequest, ProxyResponse
@@ -21,7 +21,7 @@ OK = ProxyAnswer(status=201, headers={"content-type": "text/plain"}, body="done"
 
 
 class Pages(StepDriver):
-    """A driver whose pages answer what they are told to, while `gate` is set."""
+    """A driver whose pages answer what they are told to, while `gate` is set, and close while `closing` is."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,11 +30,16 @@ class Pages(StepDriver):
         self.signal = Signal()
         self.gate = asyncio.Event()
         self.gate.set()
+        self.closing = asyncio.Event()
+        self.closing.set()
 
     async def proxy(self, request: ProxyRequest) -> ProxyAnswer:
         self.asked.append(request)
         self.signal.changed()
-        await self.gate.wait()
+        try:
+            await self.gate.wait()
+        finally:
+            await self.closing.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -143,6 +148,29 @@ async def test_a_page_that_takes_too_long_is_answered_before_the_server_gives_up
     await hub.send(a_call(timeout_ms=200))
     await hub.until(lambda: bool(hub.of(ProxyResponse)))
     assert hub.of(ProxyResponse)[0].error == "timeout"
+
+
+@pytest.mark.parametrize(("timeout_ms", "seconds"), [(1, 0.0009), (200, 0.18), (10_000, 9.0), (300_000, 299.0)])
+def test_a_page_has_a_little_less_time_than_the_server(timeout_ms: int, seconds: float) -> None:
+    assert time_of_page(a_call(timeout_ms=timeout_ms)) == pytest.approx(seconds)
+
+
+async def test_a_page_that_does_not_even_close_in_time_delays_neither_the_answer_nor_the_end(
+    driver: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("desktop.proxying.CLOSE_SECONDS", 0.05)
+    driver.gate.clear()
+    driver.closing.clear()
+    server = Server()
+    proxies = Proxies(driver, server, server.send)
+    proxies.asked(a_call(timeout_ms=100))
+    await server.signal.until(lambda: len(server.taken) == 1)
+    assert server.taken[0][1].error == "timeout"
+    proxies.asked(a_call())
+    await driver.signal.until(lambda: len(driver.asked) == 2)
+    async with asyncio.timeout(20):
+        await proxies.close()
+    driver.closing.set()
 
 
 async def test_what_no_text_of_the_protocol_holds_is_replaced_in_the_body(

@@ -97,7 +97,9 @@ async def test_what_is_no_frame_ends_with_its_code(rig: HubRig, rng: random.Rand
 async def _end(rig: HubRig, client: Desktop, name: str, act: Act) -> tuple[str, int | None]:
     peer = await rig.peer(client.token)
     await act(rig, peer)
-    return name, await peer.closed()
+    code = await peer.closed()
+    peer.close()
+    return name, code
 
 
 async def test_frames_that_are_only_wrong_are_answered_and_the_connection_goes_on(rig: HubRig) -> None:
@@ -175,7 +177,9 @@ async def _after_upgrade(rig: HubRig, query: str, text: str | None, **options: A
     await peer.answer()
     if text is not None:
         await peer.say(text)
-    return await peer.closed()
+    code = await peer.closed()
+    peer.close()
+    return code
 
 
 NO_HANDSHAKES = {

@@ -57,6 +57,15 @@ async def test_start_past_the_expiry_by_the_database_clock_loses_the_lease(world
         await leases.start(world.pool, ref(world, client, lease))
 
 
+async def test_a_lease_that_ran_out_before_the_start_is_extended_no_more(world: World) -> None:
+    client = await world.client()
+    lease = await world.leased(client)
+    await world.set("desktop_tasks", lease.task_id, lease_expires_at=ago(seconds=1))
+    with pytest.raises(LeaseLost):
+        await leases.extend(world.pool, ref(world, client, lease))
+    assert (await world.execution(lease.task_id))["lease_expires_at"] < ago()
+
+
 async def test_another_clients_or_tenants_task_is_missing(world: World) -> None:
     client, other = await world.client(), await world.client()
     stranger_world = await World.create(world.pool, "Stranger")

@@ -84,14 +84,17 @@ async def test_a_beat_that_waits_while_its_client_connects_anew_extends_nothing(
     assert (row["lease_expires_at"] < ago(), row["phase"]) == (True, "PREPARING")
 
 
-async def test_a_sweep_that_waits_while_the_lease_is_extended_takes_nothing_away(world: World, client: Desktop) -> None:
-    lease = await expired(world, client)
+@pytest.mark.parametrize(("status", "swept"), [("in_progress", "unknown"), ("queued", "expired")])
+async def test_a_sweep_that_waits_while_the_lease_is_extended_takes_nothing_away(
+    world: World, client: Desktop, status: str, swept: str
+) -> None:
+    lease = await expired(world, client, status)
 
     async def extends(connection: Connection) -> None:
         await connection.execute(leases.SQL["extend_lease"], lease.task_id, 120.0, None)
 
-    assert (await late_after(world, extends, sweep(world)))["unknown"] == 0
-    assert (await world.execution(lease.task_id))["status"] == "in_progress"
+    assert (await late_after(world, extends, sweep(world)))[swept] == 0
+    assert (await world.execution(lease.task_id))["status"] == status
 
 
 async def test_a_beat_that_waits_while_the_sweep_finds_its_task_unknown_has_it_run_again(

@@ -33,6 +33,16 @@ async def test_cancel_before_the_start_returns_the_task_and_counts_nothing(world
     assert (after["dispatch_lane"], after["enqueued_at"]) == (before["dispatch_lane"], before["enqueued_at"])
 
 
+async def test_what_only_waits_is_given_back_whatever_the_generation(world: World) -> None:
+    """ADR 0055: nothing has run that an order could be about; refused, the task would be nobody's for a while."""
+    client = await world.client()
+    lease = await world.leased(client)
+    await world.set("desktop_tasks", lease.task_id, interrupt_generation=7)
+    call = CancelCall(lease_token=lease.token, reason="queue_full")
+    assert (await leases.cancel(world.pool, ref(world, client, lease), call)).result == "requeued"
+    assert (await world.business(lease.business_id))["active_task_id"] is None
+
+
 async def test_a_released_token_used_again_changes_nothing(world: World) -> None:
     client = await world.client()
     lease = await world.leased(client)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,6 +20,7 @@ from store.listen import PROXY, Listener
 from store.statements import statements
 from tests.hub.memory_backend import a_request
 from tests.support.backlog import explain
+from tests.support.waiting import until_blocked
 from tests.support.world import Desktop, World, ago
 
 OK = ProxyAnswer(status=200, headers={"content-type": "text/plain"}, body="täst")
@@ -185,6 +187,23 @@ async def test_the_wait_ends_at_the_deadline_by_itself(
     call_id = await opened(world, client, timeout_ms=20)
     async with asyncio.timeout(20):
         assert await proxy_calls.await_call(world.pool, listener, call_id) is None
+
+
+async def test_an_answer_in_time_that_commits_after_the_deadline_is_the_askers(
+    world: World, client: ClientIdentity, listener: Listener
+) -> None:
+    call_id, kept = await opened(world, client), asdict(OK)
+    async with transaction(world.pool) as connection:
+        # Its clock stands from here.
+        await connection.execute("select now()")
+        await world.pool.execute("update desktop_proxy_calls set deadline = clock_timestamp() where id = $1", call_id)
+        statement = proxy_calls.SQL["answer_call"]
+        answered = await connection.fetchval(statement, call_id, client.client_id, client.tenant_id, kept, PROXY)
+        assert answered == "taken"
+        waiting = asyncio.create_task(proxy_calls.await_call(world.pool, listener, call_id))
+        await until_blocked(world.pool)
+    assert await waiting == OK
+    assert (await world.row("desktop_proxy_calls", call_id))["state"] == "answered"
 
 
 async def test_of_two_answers_at_once_one_counts(world: World, client: ClientIdentity, listener: Listener) -> None:

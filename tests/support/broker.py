@@ -16,15 +16,16 @@ from tests.conftest import Servers
 from tests.support.tcp_proxy import TcpProxy
 
 SHARDS = 2
+DELETE_SECONDS = 20.0
 
 
 async def delete_topology(connection: BrokerConnection, prefix: str) -> None:
-    """What a test declared."""
+    """What a test declared. TimeoutError rather than a run that stands still: a broker may never answer for a queue."""
     channel = await connection.channel()
     for queue in (INGEST_DEAD_LETTER_QUEUE, *map(ingest_queue, range(SHARDS))):
-        await channel.queue_delete(prefix + queue)
+        await channel.queue_delete(prefix + queue, timeout=DELETE_SECONDS)
     for exchange in (DISPATCH_EXCHANGE, INGEST_EXCHANGE, INGEST_DEAD_LETTER_EXCHANGE):
-        await channel.exchange_delete(prefix + exchange)
+        await channel.exchange_delete(prefix + exchange, timeout=DELETE_SECONDS)
 
 
 @pytest.fixture

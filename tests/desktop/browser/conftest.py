@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Page
 
+from desktop.browser import evidence
 from desktop.browser.chromium import NAMES, Chromium
 from desktop.browser.driver import BrowserDriver
 from desktop.browser.options import BrowserOptions
@@ -54,6 +56,16 @@ async def open_desk(chromium: Chromium, practice: tuple[PracticeSite, str], tmp_
             return Desk(driver, site, name, tmp_path / "desk")
 
         yield opened
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures keep their facts alone: pictures cost as much as the question, and have tests of their own."""
+
+    async def nothing(_: Page) -> tuple[None, None]:
+        return None, None
+
+    monkeypatch.setattr(evidence, "_seen", nothing)
 
 
 @pytest.fixture

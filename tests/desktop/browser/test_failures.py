@@ -35,20 +35,19 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, 0.2)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     ("behaviour", "site", "code"),
     [
-        ({"opening": "error"}, {}, "site_error"),
+        ({"opening": "error"}, {"errors": [{"code": "site_broken", "title": "went wrong"}]}, "site_broken"),
         ({"opening": "error"}, {"errors": []}, "site_error"),
         ({"opening": "other"}, {"timeouts": {"sign_in": 0.5}}, "page_not_recognised"),
         ({}, {"input": {"selector": "#nowhere"}, "new_conversation": [], "timeouts": {"input": 0.5}}, "input_timeout"),
         ({}, {"submit": {"click": "#nowhere"}, "timeouts": {"submit": 0.5}}, "submit_timeout"),
         ({"answer": "toast"}, {}, "site_error"),
-        ({"answer": "rate_limit"}, {}, "rate_limited"),
         ({"answer": "rate_limit"}, {"errors": []}, "rate_limited"),
+        ({"answer": "rate_limit"}, {"errors": [{"code": "slow_down", "answer_status": [429]}]}, "slow_down"),
         ({"answer": "error"}, {"errors": []}, "site_error"),
-        ({"answer": "error"}, {"errors": [{"code": "overloaded", "answer_status": [500]}]}, "overloaded"),
-        ({"answer": "cut"}, {}, "answer_cut"),
         ({"answer": "cut"}, {"answer": {"take": "response"}}, "answer_cut"),
         ({"answer": "empty"}, {"answer": {"take": "text", "finished": [{"request_ended": True}]}}, "answer_empty"),
         ({"answer": "endless"}, {"timeouts": {"answer": 0.5}}, "answer_timeout"),
@@ -139,7 +138,7 @@ async def test_the_evidence_shows_the_page_and_keeps_no_secret(open_desk: OpenDe
     assert files[".png"].read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("phase", DRIVEN[:-1])
+@pytest.mark.parametrize("phase", [Phase.PREPARING, Phase.NAVIGATING, Phase.SUBMITTING, Phase.WAITING])
 async def test_a_task_stopped_at_once_in_any_phase_leaves_no_page(open_desk: OpenDesk, phase: Phase) -> None:
     desk = open_desk({"answer": "endless", "page_seconds": 0.3 if phase is Phase.NAVIGATING else 0.0})
     frame, context = task(), RunContext()
@@ -148,7 +147,7 @@ async def test_a_task_stopped_at_once_in_any_phase_leaves_no_page(open_desk: Ope
     await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert running.cancelled() or phase in (Phase.AUTHENTICATING, Phase.SUBMITTING)
+    assert running.cancelled() or phase is Phase.SUBMITTING
     await desk.driver.release(frame, context)
     assert pages_of(desk) == 0
     assert not desk.driver._visits
