@@ -86,7 +86,7 @@ def _may_come(row: asyncpg.Record, outcome: str) -> bool:
         return False
     if row["ended_at"] is None:
         return bool(row["is_current"]) and row["execution_status"] in ("in_progress", "unknown")
-    late = row["outcome"] in TAKEN_AWAY and row["task_status"] in UNFINISHED
+    late = outcome == "succeeded" and row["outcome"] in TAKEN_AWAY and row["task_status"] in UNFINISHED
     accepted = row["request_accepted_at"]
     return late and (accepted is None or row["started_at"] >= accepted or row["source"] == "collect_now")
 

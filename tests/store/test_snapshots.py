@@ -144,10 +144,15 @@ async def test_no_client_extends_another_clients_or_tenants_lease_whatever_ids_i
     lease = await world.leased(owner, status="in_progress")
     await world.set("desktop_tasks", lease.task_id, status="unknown", lease_expires_at=ago(seconds=1))
     before = await world.execution(lease.task_id)
-    for other in (identity(world, await world.client()), identity(stranger, await stranger.client())):
+    for home in (world, stranger):
+        client = await home.client()
+        # Without work of its own nothing of what it lists would be looked at.
+        own, other = await home.leased(client, status="in_progress"), identity(home, client)
+        listed = [held(lease), held(own)]
         if epoch == 2:
-            await hub.connected(other, Hello(id="h", held=[held(lease)]))
-        [verdict] = (await hub.snapshot(other, epoch, [held(lease)], 0)).held
+            await hub.connected(other, Hello(id="h", held=listed))
+        verdict, mine = (await hub.snapshot(other, epoch, listed, 0)).held
+        assert mine.valid
         assert (verdict.valid, verdict.status, verdict.lease_expires_at) == (False, None, None)
     assert await world.execution(lease.task_id) == before
 
