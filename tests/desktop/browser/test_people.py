@@ -11,6 +11,7 @@ from desktop.browser.clock import ClockStopped
 from desktop.browser.health import Health
 from desktop.browser.login import log_in
 from desktop.browser.profile import LOGIN_FILE
+from desktop.browser.site import Submit
 from desktop.driver import DriverFailure, RunContext
 from desktop.practice_site.behaviour import LOGIN_COOKIE, PASSWORD
 from domain.phases import Phase
@@ -73,9 +74,13 @@ async def test_without_a_person_the_task_fails_and_the_health_is_remembered(open
 @pytest.mark.parametrize("where", ["open", "typing", "answer"])
 async def test_a_human_check_is_waited_for_and_then_it_goes_on(open_desk: OpenDesk, where: str) -> None:
     desk = open_desk({"human_check": where})
+    site = desk.driver._options.sites["practice"]
+    # A key goes through what lies over the field; a click would wait by itself.
+    desk.driver._options.sites["practice"] = site.model_copy(update={"submit": Submit(key="Enter")})
     asking = asyncio.create_task(desk.ask())
     await desk.health("human_check")
     assert not asking.done()
+    assert len(desk.session.questions) == (1 if where == "answer" else 0)
     desk.behave(human=True)
     await asking
     assert desk.driver.sessions() == {"practice": "healthy"}
