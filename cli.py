@@ -214,14 +214,16 @@ def _explain(error: Exception) -> int:
 
 
 def _is_unreachable(error: Exception) -> bool:
-    """A server that is not there, or an address that cannot be one."""
+    """A server that is not there or does not let us in, or an address that cannot be one."""
     import asyncpg
     import httpx
 
     from domain.errors import BrokerUnavailable
 
     away = ConnectionError | TimeoutError | BrokerUnavailable | httpx.TransportError | asyncpg.CannotConnectNowError
-    return isinstance(error, away)
+    # Often a database of somebody else's at the address.
+    stranger = asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidCatalogNameError
+    return isinstance(error, away | stranger)
 
 
 if __name__ == "__main__":

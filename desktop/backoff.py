@@ -8,8 +8,8 @@ from random import Random
 class Backoff:
     """Full jitter: try n waits `least`, and a uniform share of `first · 2^n` on top; at most `longest`. Seconds."""
 
-    first: float = 1.0
-    longest: float = 10.0
+    first: float
+    longest: float
     least: float = 0.0
 
     def delay(self, tries: int, rng: Random) -> float:

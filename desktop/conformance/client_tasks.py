@@ -143,24 +143,21 @@ async def keeps_a_result_over_a_reconnect(play: Play) -> None:
 
 async def drops_a_lost_lease_at_the_start(play: Play) -> None:
     """lease_lost at start: the task is dropped."""
-    await play.present()
-    lease = play.stage.ledger.grant(play.stage.make.task())
-    lease.trouble("start", LeaseLost("the lease token is not the task's current one; drop the task"))
-    await play.stage.send(lease.frame)
-    await play.until(lambda: play.record.called(lease.frame.task_id, "start"), "a start call")
-    rule = "no further call about a task that start called lost"
-    await play.quiet_about(lease, rule, since=play.record.called(lease.frame.task_id, "start")[0].at)
+    await _drops_what_is_called_lost(play, "start", "no further call about a task that start called lost")
 
 
 async def drops_a_lost_lease_at_the_result(play: Play) -> None:
     """lease_lost at result: the result is dropped."""
+    await _drops_what_is_called_lost(play, "result", "no further call about a task whose result was called lost")
+
+
+async def _drops_what_is_called_lost(play: Play, call: str, rule: str) -> None:
     await play.present()
     lease = play.stage.ledger.grant(play.stage.make.task())
-    lease.trouble("result", LeaseLost("the lease token is not the task's current one; drop the task"))
+    lease.trouble(call, LeaseLost("the lease token is not the task's current one; drop the task"))
     await play.stage.send(lease.frame)
-    await play.until(lambda: play.record.called(lease.frame.task_id, "result"), "a result")
-    rule = "no further call about a task whose result was called lost"
-    await play.quiet_about(lease, rule, since=play.record.called(lease.frame.task_id, "result")[0].at)
+    await play.until(lambda: play.record.called(lease.frame.task_id, call), f"a {call} call")
+    await play.quiet_about(lease, rule, since=play.record.called(lease.frame.task_id, call)[0].at)
 
 
 async def pulls_offers(play: Play) -> None:

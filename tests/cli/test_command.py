@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -51,6 +52,18 @@ def test_an_unreachable_database_is_exit_code_1_and_says_what_to_do() -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "make up" in done.stderr
+
+
+def test_a_database_that_does_not_let_us_in_is_exit_code_1_and_says_what_to_do(database_url: str) -> None:
+    server = urlsplit(database_url)
+    for stranger in (
+        server._replace(path="/no_such_database"),
+        server._replace(netloc=f"nobody@{server.netloc.rpartition('@')[2]}"),
+    ):
+        done = run("clients", "list", DATABASE_URL=stranger.geturl())
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert "make up" in done.stderr
 
 
 def test_a_command_that_finds_something_missing_fails() -> None:
