@@ -28,15 +28,20 @@ def test_the_lock_whose_pid_now_belongs_to_another_program_is_removed(tmp_path: 
 
 def test_a_server_that_still_runs_on_the_folder_is_ended_first(tmp_path: Path) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)],
+        [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", str(tmp_path)],
         start_new_session=True,
+        stdout=subprocess.PIPE,
         # A test run in the background of a shell inherits a SIGINT that is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+    # Interrupted while it still starts, an interpreter ends with 1 instead of by the signal.
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"up\n"
     (tmp_path / "postmaster.pid").write_text(f"{server.pid}\n")
     clear_stale_lock(tmp_path)
     assert identify(server.pid) is None
-    assert server.wait() in (-signal.SIGINT, -signal.SIGKILL)
+    with server.stdout:
+        assert server.wait() in (-signal.SIGINT, -signal.SIGKILL)
 
 
 def test_no_lock_and_an_empty_lock_are_fine(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def check_leased_anew(world: World, desk: Desk, task: UUID, frame: TaskAva
 
 
 async def test_a_grant_that_committed_and_was_lost_is_leased_anew_by_a_snapshot_at_once(
-    make_rig: MakeRig, world: World, client: Desktop
+    world: World, client: Desktop, make_rig: MakeRig
 ) -> None:
     rig = await make_rig(over=Forgetful(world.pool, "grant"))
     desk = await connected(rig, world, client)
@@ -82,7 +82,7 @@ async def test_a_grant_that_committed_and_was_lost_is_leased_anew_by_a_snapshot_
 
 
 async def test_a_snapshot_that_committed_and_was_lost_is_taken_again(
-    make_rig: MakeRig, world: World, client: Desktop
+    world: World, client: Desktop, make_rig: MakeRig
 ) -> None:
     rig = await make_rig(over=Forgetful(world.pool, "snapshot"))
     task = await world.execution_task(await world.business_task(), client.id)
@@ -92,7 +92,7 @@ async def test_a_snapshot_that_committed_and_was_lost_is_taken_again(
 
 
 async def test_a_frame_that_was_written_and_never_read_is_leased_anew_by_the_next_connection(
-    make_rig: MakeRig, world: World, client: Desktop
+    world: World, client: Desktop, make_rig: MakeRig
 ) -> None:
     """The token that was on the wire is nobody's from then on."""
     rig = await make_rig(over=StoreHubBackend(world.pool))
